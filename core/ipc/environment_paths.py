@@ -80,6 +80,14 @@ def environment_paths(home: str, owner: int) -> EnvironmentPaths:
     return EnvironmentPaths(home=home, socket=f"/tmp/headgate-{owner}/{_digest(home, 12)}.sock", owner=owner)
 
 
+def job_packages(home: str) -> str:
+    """Return the folder with the environments of packages that jobs in Python need; all projects share it.
+
+    `home` is the home of an environment of any project.
+    """
+    return str(PurePosixPath(home).parent.parent / "python")
+
+
 def sibling_ledger(home: str, environment: str) -> str:
     """Return the path of the ledger of another environment of the same project; `home` is this environment's home."""
     return str(PurePosixPath(home).parent / environment / "ledger.db")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from sqlglot import Token, TokenType
 
-from core.sql.statement import Verb
+from core.sql.statement import ParsedStatement, Verb
 from core.sql.statement_reader import read_any
 from core.sql.tokens.forbidden_functions import forbidden_calls
 from core.sql.tokens.lexer import open_sql, tokens_of
@@ -47,6 +47,14 @@ def unsafe_for_analysis(select: str) -> Fact[AnalysisRisk] | None:
     for misread in forbidden_calls(tokens):
         return AnalysisRisk.FORBIDDEN_CALL.of(problem=misread.summary)
     return _catalog_function(tokens)
+
+
+def unsafe_for_tests(parsed: ParsedStatement) -> Fact[AnalysisRisk] | None:
+    """Return why a test must not run a statement; None if it may.
+
+    A test runs the code of a job in Python as a start does, in a confined process, because its caller asks for that.
+    """
+    return None if parsed.in_python else unsafe_for_analysis(parsed.select)
 
 
 def _catalog_function(tokens: Sequence[Token]) -> Fact[AnalysisRisk] | None:

@@ -12,7 +12,7 @@ from core.model.problems import Problem, Severity, Where, in_reading_order
 from core.project.model import Table
 from core.project_reader.paths import TESTS_FOLDER
 from core.project_reader.yaml_reader import YamlSection, YamlValue, read_yaml
-from core.sql.analysis_safety import unsafe_for_analysis
+from core.sql.analysis_safety import unsafe_for_tests
 from core.sql.metadata_columns import without_metadata
 from core.sql.statement import ParsedStatement
 from core.statement_tests.case import Part, Row, StatementCase, TypedColumns
@@ -68,13 +68,12 @@ def read_cases(
 
 
 def refuse_unsafe(table: Table) -> Iterator[Problem]:
-    """Yield a Problem if Spark cannot analyse a table's statement safely, so that the statement must not be tested."""
+    """Yield a Problem if Spark cannot run a table's statement safely, so that the statement must not be tested."""
     if table.parsed is None or table.dml is None:
         return
-    if (why := unsafe_for_analysis(table.parsed.select)) is not None:
+    if (why := unsafe_for_tests(table.parsed)) is not None:
         where = table.dml.at(table.parsed.line)
-        remedy = "remove its test cases" if table.parsed.in_python else "correct the statement"
-        yield Problem(f"{table.name} cannot be tested: {why}", remedy, where, table.name)
+        yield Problem(f"{table.name} cannot be tested: {why}", "correct the statement", where, table.name)
 
 
 def columns_of(table: Table) -> TypedColumns:

@@ -10,6 +10,9 @@ from core.project.revision import RevisionTexts, texts_as_json, texts_from_json
 CASE_S = 60.0
 """Default time limit of one case, in seconds."""
 
+INSTALL_S = 240.0
+"""Time allowed for the installation of one list of packages, in seconds."""
+
 _OWN = (
     "spark.sql.catalog",
     "spark.sql.warehouse",
@@ -64,6 +67,10 @@ class CaseRequest:
     case_s: float = CASE_S
     environment: str = ""
     """The environment whose values replace variables; empty for the default environment."""
+    packages: str = ""
+    """The folder with the environments of packages that jobs need; empty if the environment's pool cannot use them."""
+    install_s: float = 0.0
+    """Time allowed for the installation of packages before the first case, in seconds."""
 
     def as_json(self) -> dict[str, Any]:
         return {**asdict(self), "old": {table: texts_as_json(texts) for table, texts in self.old.items()}}

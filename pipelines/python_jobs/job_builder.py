@@ -102,12 +102,13 @@ class JobBuilder:
         table: str,
         columns: tuple[tuple[str, str], ...],
         cancelled: Callable[[], bool] = never,
+        file: str = "",
     ) -> BuiltJob:
         """Return the checked plan of a job whose rows have the given columns, as (name, type).
 
-        A plan is built again only if the job or the columns of its inputs have changed. Raises EngineRefused with an
-        error class HEADGATE_JOB_…, PoolUnreachable, or Busy if another process has killed that of the job, or if the
-        build was cancelled.
+        Errors name `file`, or `job.<table>.py` if it is empty. A plan is built again only if the job or the columns of
+        its inputs have changed. Raises EngineRefused with an error class HEADGATE_JOB_…, PoolUnreachable, or Busy if
+        another process has killed that of the job, or if the build was cancelled.
         """
         inputs = tuple(self._analysed(DataFrame(SQL(f"SELECT * FROM {each.sql}"), self.session.spark))
                        for each in job.inputs)  # fmt: skip
@@ -115,9 +116,10 @@ class JobBuilder:
         with self._lock:
             if (known := self._built.get(key)) is not None:
                 return known
-        python = self._python(job, f"job.{table}.py")
-        with self._turn(f"job.{table}.py", cancelled):
-            built = self._build(job, name, f"job.{table}.py", columns, python=python, cancelled=cancelled)
+        file = file or f"job.{table}.py"
+        python = self._python(job, file)
+        with self._turn(file, cancelled):
+            built = self._build(job, name, file, columns, python=python, cancelled=cancelled)
         with self._lock:
             self._built[key] = built
             while sum(len(each.relation) + len(each.each_batch) for each in self._built.values()) > _KEPT_BYTES:

@@ -43,8 +43,10 @@ _SESSION = re.compile(r"^\[session: [^\]]*\] \[userId: [^\]]*\] ")
 _TRACEBACK = re.compile(r"[\s\S]*Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)*(?=\S)")
 """Matches a batch error from its start to the end of the Python traceback."""
 _NO_VALUES = frozenset(each.__name__ for each in WITHOUT_VALUES)
-_JOB_FRAME = re.compile(r'^ *File "(?P<file>job\.\w+\.py)", line (?P<line>\d+), in ', re.MULTILINE)
-"""Matches a line of a traceback in the code of a job."""
+_JOB_FRAME = re.compile(
+    r'^ *File "(?P<file>(?:[^"\n]*/)?job\.\w+\.py|[^"\n]+\.ya?ml)", line (?P<line>\d+), in ', re.MULTILINE
+)
+"""Matches a line of a traceback in the code of a job, which tests name by its path in the project."""
 JOB_FAILED = f"{JOB_ERRORS}FAILED"
 """Error class of an exception that the code of a job raised in a Python process of the pool."""
 _GONE = ("INVALID_HANDLE.SESSION_", "incorrect server side session identifier", "NO_ACTIVE_SESSION")
@@ -319,7 +321,7 @@ def first_line(text: str) -> str:
     if _BROKERS.search(text):
         return "the Kafka brokers stopped answering during a batch, which is repeated; headgate doctor names them"
     if raised := _job_error(text):
-        return f"{raised[:_LONGEST]}; correct the code, and deploy it"
+        return f"{raised[:_LONGEST]}; correct the code"
     body = _TRACEBACK.sub("", text.split("JVM stacktrace:")[0])
     call = _call_of_function(body)
     if words := _by_hand(body):

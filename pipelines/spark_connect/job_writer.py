@@ -7,6 +7,7 @@ Headgate there. Only that process loads the function of the job.
 import json
 from typing import Any
 
+from core.model.table_formats import table_format
 from core.ports.spark import QueryStart
 from core.text.escaping import escape_glob
 from pipelines.spark_connect.upsert_writers import Writer, batch_mark
@@ -16,12 +17,13 @@ WRONG_ROWS = "HEADGATE_JOB_BATCH_ROWS"
 
 
 def job_writer(start: QueryStart, each_batch: bytes) -> Writer:
-    """Return the function that appends to a Delta table what `each_batch`, a pickled function, returns for a batch.
+    """Return the function that appends to a table what `each_batch`, a pickled function, returns for a batch.
 
     Delta records the query and the number of each batch with its rows, and ignores a batch that it has (Delta 4.4.0),
-    so repeating a batch after a kill has no effect.
+    so repeating a batch after a kill has no effect. Tests write Parquet, which ignores these options.
     """
     place, checkpoint, mark = start.place, escape_glob(start.checkpoint), batch_mark(start.name)
+    format, partitioned_by = start.format, () if table_format(start.format).transaction_log else start.partitioned_by
     columns, wrong = frozenset(start.columns), f"[{WRONG_ROWS}]"
     known: list[Any] = []
 
@@ -48,7 +50,7 @@ def job_writer(start: QueryStart, each_batch: bytes) -> Writer:
                 f"{wrong} each_batch returns the columns {', '.join(found)}, and the table has "
                 f"{', '.join(sorted(columns))}"
             )
-        writer = rows.write.format("delta").mode("append")
+        writer = rows.write.format(format).mode("append").partitionBy(*partitioned_by)
         writer.option("txnAppId", query).option("txnVersion", str(number)).save(place)
 
     return write

@@ -10,11 +10,12 @@ import shutil
 import sys
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from core.model.errors import HeadgateError, PoolUnreachable
+from core.model.errors import HeadgateError, InvalidProject, PoolUnreachable
 from core.model.names import TableName
 from core.project.manifest_head import MANIFEST_PATH
 from core.project.model import Pool, Table
@@ -24,11 +25,15 @@ from core.project_reader.parse_cache import ParseCache
 from core.project_reader.revision_reader import read_revision
 from core.sql.metadata_columns import without_metadata
 from core.sql.python_declarations import registered_functions
+from core.sql.python_jobs import PythonJob, python_job_of
 from core.statement_tests.case import StatementCase
 from core.statement_tests.case_reader import read_cases
 from core.statement_tests.case_writer import first_case, written_case
 from core.statement_tests.request import CaseOutcome, CaseRequest, CaseResult, request_from_json
+from core.text.sentence import Fact
 from pipelines.local_pool.connect_server import LocalPool
+from pipelines.python_jobs.job_environments import JobEnvironments
+from pipelines.python_jobs.job_faults import JobFault, job_refused
 from pipelines.spark_connect.session import Session
 from pipelines.statement_tests.case_runner import CaseRunner
 from pipelines.statement_tests.stream_trial import TrialStatement
@@ -62,15 +67,42 @@ class CaseServer:
         session.attach()
         return session
 
+    @property
+    def closed(self) -> bool:
+        """Whether the server has been stopped for good."""
+        return self._closed
+
     def end(self) -> None:
         """End the server if it is running."""
         self._pool.end()
 
     def close(self) -> None:
         """Stop the server, even while it starts, and prevent another start."""
+        # Set before the lock is free, because it also ends builds of jobs.
+        self._closed = True
         with self._lock:
-            self._closed = True
             self._pool.end()
+
+
+class Packages:
+    """Installs the packages of jobs, each list once, so that no time limit of a case includes it."""
+
+    def __init__(self, folder: str) -> None:
+        """Use a folder of environments; it is empty if packages cannot be installed, which builds of jobs report."""
+        self.environments = JobEnvironments(Path(folder)) if folder else None
+        self._faults: dict[tuple[str, ...], Fact[JobFault] | None] = {}
+
+    def install(self, jobs: Iterable[PythonJob]) -> Iterator[str]:
+        """Install what the jobs need, and yield a message before each installation."""
+        for job in jobs:
+            if job.requirements and self.environments is not None and job.requirements not in self._faults:
+                yield f"installing the packages of {job.function}"
+                made = self.environments.python_for(job.requirements, f"job.{job.function}.py")
+                self._faults[job.requirements] = made if isinstance(made, Fact) else None
+
+    def fault(self, jobs: Iterable[PythonJob]) -> Fact[JobFault] | None:
+        """Return why the packages of one of the jobs could not be installed; None if all were."""
+        return next((fault for job in jobs if (fault := self._faults.get(job.requirements))), None)
 
 
 def answers(request: CaseRequest, server: CaseServer, folder: Path) -> Iterator[dict[str, Any]]:
@@ -80,21 +112,32 @@ def answers(request: CaseRequest, server: CaseServer, folder: Path) -> Iterator[
     wanted = {path: place for place, path in enumerate(request.cases)}
     chosen = sorted((case for case in cases if case.path in wanted), key=lambda case: wanted[case.path])
     yield {"doing": "Spark is starting"}
-    runner = _runner(request, server, folder, tables)
+    packages = Packages(request.packages)
+    runner = _runner(request, server, folder, tables, packages)
     if request.record:
-        yield {"doing": f"running {request.record}"}
-        case = first_case(tables[TableName(request.record)], tables)
+        table = TableName(request.record)
+        jobs = _jobs(request, table, tables)
+        yield from ({"doing": doing} for doing in packages.install(jobs))
+        if (fault := packages.fault(jobs)) is not None:
+            raise job_refused(fault)
+        yield {"doing": f"running {table}"}
+        case = first_case(tables[table], tables)
         yield {"recorded": written_case(case, runner.record(case), tables)}
         return
     for case in chosen:
+        jobs = _jobs(request, case.table, tables)
+        yield from ({"doing": doing} for doing in packages.install(jobs))
         yield {"doing": case.label}
         try:
-            result = _result(request, runner, case, tables)
+            if (fault := packages.fault(jobs)) is not None:
+                result = CaseResult(case.path, case.table, case.name, CaseOutcome.ERROR, job_refused(fault).sentence)
+            else:
+                result = _result(request, runner, case, tables)
         except PoolUnreachable as error:
             summary = f"its Spark server ended or went silent ({error.summary}); another one runs the next case"
             result = CaseResult(case.path, case.table, case.name, CaseOutcome.ERROR, summary)
             server.end()
-            runner = _runner(request, server, folder, tables)
+            runner = _runner(request, server, folder, tables, packages)
         yield {"result": result.as_json()}
 
 
@@ -118,8 +161,28 @@ def _tables(request: CaseRequest) -> dict[TableName, Table]:
     return read_tables(request.texts, manifest.defaults, ParseCache(), variables, manifest.metadata_by_product)
 
 
-def _runner(request: CaseRequest, server: CaseServer, folder: Path, tables: dict[TableName, Table]) -> CaseRunner:
-    return CaseRunner(server.session(), folder, tables, case_s=request.case_s)
+def _jobs(request: CaseRequest, table: TableName, tables: dict[TableName, Table]) -> tuple[PythonJob, ...]:
+    """Return the job of a table and, for an upgrade, the old one, if they are jobs in Python."""
+    new, old = tables[table].dml, request.old.get(table)
+    found = []
+    for text in (new.text if new else "", old.dml if old else ""):
+        # The upgrade from a damaged old text is skipped later.
+        with suppress(InvalidProject):
+            found.append(python_job_of(text))
+    return tuple(job for job in found if job is not None)
+
+
+def _runner(
+    request: CaseRequest, server: CaseServer, folder: Path, tables: dict[TableName, Table], packages: Packages
+) -> CaseRunner:
+    return CaseRunner(
+        server.session(),
+        folder,
+        tables,
+        case_s=request.case_s,
+        packages=packages.environments,
+        cancelled=lambda: server.closed,
+    )
 
 
 def main() -> int:

@@ -9,17 +9,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
-from core.model.errors import EngineRefused, HeadgateError
+from core.model.errors import JOB_ERRORS, Busy, EngineRefused, HeadgateError
 from core.model.names import TableName
+from core.ports.spark import never
 from core.project.model import Table
-from core.sql.analysis_safety import unsafe_for_analysis
+from core.sql.analysis_safety import unsafe_for_tests
 from core.sql.metadata_columns import without_metadata
 from core.sql.python_declarations import registered_functions
+from core.sql.python_jobs import FIRST_CODE_LINE
 from core.statement_tests.case import Row, StatementCase
 from core.statement_tests.comparison import MOST_FOUND, RowDifference, compare_rows
 from core.statement_tests.request import CaseOutcome, CaseResult, UpgradeVerdict
 from core.statement_tests.upgrade import verdict_of
 from core.text.wording import counted
+from pipelines.python_jobs.job_builder import JobBuilder
+from pipelines.python_jobs.job_environments import JobEnvironments
+from pipelines.python_jobs.job_faults import JobFault
 from pipelines.spark_connect import call_deadlines
 from pipelines.spark_connect.session import Session
 from pipelines.statement_tests.stream_trial import StreamTrial, TrialStatement
@@ -52,8 +57,16 @@ class CaseRunner:
         *,
         case_s: float,
         numbers: "itertools.count[int] | None" = None,
+        packages: JobEnvironments | None = None,
+        cancelled: Callable[[], bool] = never,
     ) -> None:
+        """Run cases in a session. Once `cancelled` returns True, the build of a job ends.
+
+        `packages` are the environments of jobs; None if the pool of the tested environment cannot use them.
+        """
         self._session = session
+        self._jobs = JobBuilder(session, folder / "jobs", packages)
+        self._cancelled = cancelled
         self._folder = folder
         self._tables = tables
         self._case_s = case_s
@@ -82,7 +95,10 @@ class CaseRunner:
 
         result = self._ended(case, look)
         if not written:
-            raise EngineRefused(result.summary, remedy="correct the statement, then do this again")
+            parsed = self._tables[case.table].parsed
+            # Errors of jobs already have a remedy.
+            remedy = "" if parsed is not None and parsed.in_python else "correct the statement, then do this again"
+            raise EngineRefused(result.summary, remedy=remedy)
         return written[0]
 
     def _ended(self, case: StatementCase, judge: Callable[[], CaseResult], *, trials: int = 1) -> CaseResult:
@@ -95,6 +111,8 @@ class CaseRunner:
             self._stop()
             summary = f"it did not end within {seconds:.0f} s"
             result = CaseResult("", "", "", CaseOutcome.ERROR, summary)
+        except Busy as error:
+            result = CaseResult("", "", "", CaseOutcome.ERROR, error.sentence)
         except EngineRefused as error:
             full = shutil.disk_usage(self._folder).free < ROOM_B
             summary = f"there is no room left on the disk of {self._folder}" if full else _refusal(error)
@@ -125,7 +143,7 @@ class CaseRunner:
     def _upgraded(self, case: StatementCase, old: TrialStatement | None) -> CaseResult:
         if old is None:
             raise CaseFailed(CaseOutcome.SKIPPED, "the old text cannot be read by this version of Headgate")
-        if (why := unsafe_for_analysis(old.parsed.select)) is not None:
+        if (why := unsafe_for_tests(old.parsed)) is not None:
             raise CaseFailed(CaseOutcome.SKIPPED, f"the old text is not shown to Spark: {why}")
         if len(case.parts) < 2:
             raise CaseFailed(CaseOutcome.SKIPPED, "it has one part; an upgrade is tried between two")
@@ -194,16 +212,22 @@ class CaseRunner:
 
     def _statement(self, case: StatementCase) -> TrialStatement:
         table = self._tables[case.table]
-        assert table.parsed is not None, "a case is about a statement"
-        if (why := unsafe_for_analysis(table.parsed.select)) is not None:
+        assert table.parsed is not None and table.dml is not None, "a case is about a statement"
+        if (why := unsafe_for_tests(table.parsed)) is not None:
             raise CaseFailed(CaseOutcome.ERROR, f"it is not shown to Spark: {why}")
         ddl = without_metadata(table.parsed_ddl) if table.settings.metadata else table.parsed_ddl
         texts = ((name, script.text) for name, script in table.functions)
-        return TrialStatement(ddl, table.parsed, registered_functions(table.parsed.select, texts))
+        functions = registered_functions(table.parsed.select, texts)
+        begin, second = (table.dml.at(line) for line in (FIRST_CODE_LINE, FIRST_CODE_LINE + 1))
+        if not table.parsed.in_python or second.line != begin.line + 1:
+            # Lines of code that YAML has folded are not those of the file.
+            return TrialStatement(ddl, table.parsed, functions)
+        return TrialStatement(ddl, table.parsed, functions, begin.path, begin.line)
 
     def _trial(self) -> StreamTrial:
         number = next(self._numbers)
-        return StreamTrial(self._session, self._folder / "trials" / str(number), number, self._tables)
+        folder = self._folder / "trials" / str(number)
+        return StreamTrial(self._session, folder, number, self._tables, jobs=self._jobs, cancelled=self._cancelled)
 
     def _step(self, trial: StreamTrial, statement: TrialStatement, part: Mapping[TableName, tuple[Row, ...]]) -> None:
         self._running = trial, statement
@@ -228,5 +252,8 @@ def _different(difference: RowDifference, summary: str) -> CaseResult:
 
 
 def _refusal(error: EngineRefused) -> str:
+    if error.error_class.startswith(JOB_ERRORS):
+        # The log that the other errors do not need is deleted with the folder of the tests.
+        return error.summary if error.error_class == JobFault.ENDED.error_class else error.sentence
     named = f" ({error.error_class})" if error.error_class else ""
     return f"Spark refused{named}: {error.summary}" if error.summary else f"Spark refused{named}"

@@ -1,7 +1,8 @@
 """Runs one statement on test rows, in its own tables and checkpoint. Each part of a test case restarts the query."""
 
 import re
-from collections.abc import Iterable, Mapping
+import threading
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -11,16 +12,18 @@ from pyspark.sql.connect.plan import SQL
 from core.model.errors import EngineRefused
 from core.model.names import TableName, query_name
 from core.model.table_formats import table_format
-from core.ports.spark import QueryStart
+from core.ports.spark import BuiltJob, QueryStart, never
 from core.project.model import Table
 from core.sql.compiler import compile_ddl, compile_select
 from core.sql.python_functions import RegisteredFunction
+from core.sql.python_jobs import python_job_of
 from core.sql.statement import ParsedStatement, TableDdl
 from core.sql.tokens.data_types import element_type, fields_of, key_type
 from core.statement_tests.case import Part, Row, TypedColumns
 from core.statement_tests.comparison import MOST_FOUND
 from core.statement_tests.typed_values import canonical_value
 from core.text.escaping import quoted_name
+from pipelines.python_jobs.job_builder import JobBuilder
 from pipelines.spark_connect.catalog import SparkTables
 from pipelines.spark_connect.session import Session, spark_errors
 from pipelines.spark_connect.streaming_queries import SparkQueries
@@ -36,6 +39,10 @@ class TrialStatement:
     parsed: ParsedStatement
     functions: tuple[RegisteredFunction, ...] = ()
     """The Python functions that the statement calls."""
+    file: str = ""
+    """Path of the project's file with the code of a job in Python; empty for SQL, and if no file has the code."""
+    line: int = 1
+    """The line of the file in which the code begins."""
 
     @property
     def columns(self) -> TypedColumns:
@@ -49,8 +56,21 @@ class StreamTrial:
     The trial's number is a suffix of its table names, so that several trials can share a session.
     """
 
-    def __init__(self, session: Session, folder: Path, number: int, tables: Mapping[TableName, Table]) -> None:
+    def __init__(
+        self,
+        session: Session,
+        folder: Path,
+        number: int,
+        tables: Mapping[TableName, Table],
+        *,
+        jobs: JobBuilder,
+        cancelled: Callable[[], bool] = never,
+    ) -> None:
+        """Use tables of this number in a session. Once `cancelled` returns True, the build of a job ends with Busy."""
         self._session = session
+        self._jobs = jobs
+        self._cancelled = cancelled
+        self._stopped = threading.Event()
         self._queries = SparkQueries(session)
         self._catalog = SparkTables(session)
         self._folder = folder
@@ -62,7 +82,8 @@ class StreamTrial:
         """Write a part's input rows, and run the statement until it has processed them and stopped.
 
         The statement also writes rows that are complete once the watermark has advanced. Each part restarts the
-        statement from the same checkpoint. Raises EngineRefused or PoolUnreachable.
+        statement from the same checkpoint. Raises EngineRefused, PoolUnreachable, or Busy if `stop` was called while
+        the plan of a job was built.
         """
         reads = {read.table for read in statement.parsed.reads}
         if changes := next((read.table for read in statement.parsed.reads if read.takes_changes), ""):
@@ -80,21 +101,45 @@ class StreamTrial:
             trigger="available now",
             partitioned_by=statement.ddl.partitioning,
             functions=statement.functions,
+            job=self._built(statement, select) if statement.parsed.in_python else None,
+            place=str(self._target(statement.ddl)),
+            columns=tuple(name for name, _ in statement.columns),
         )
         query = self._queries.launch(start)
         with spark_errors():
             query.awaitTermination()
+
+    def _built(self, statement: TrialStatement, select: str) -> BuiltJob | None:
+        job = python_job_of(select)
+        if job is None:
+            return None
+        # Errors give lines of the code, which are thus those of the file.
+        job = replace(job, code="\n" * (statement.line - 1) + job.code)
+        return self._jobs.build(
+            job,
+            name=self.query(statement),
+            table=statement.ddl.table,
+            columns=statement.columns,
+            cancelled=lambda: self._stopped.is_set() or self._cancelled(),
+            file=statement.file,
+        )
 
     def query(self, statement: TrialStatement) -> str:
         """Return the name of the trial's query."""
         return query_name(statement.ddl.table, self._number)
 
     def stop(self, statement: TrialStatement) -> None:
-        """Stop the trial's query if it still runs."""
+        """Stop the trial's query if it still runs, or the build of its plan."""
+        self._stopped.set()
         self._queries.stop(self.query(statement))
 
     def written_types(self, statement: TrialStatement) -> tuple[tuple[str, str, str], ...]:
-        """List columns whose written type differs from the declared one, as (name, declared type, written type)."""
+        """List columns whose written type differs from the declared one, as (name, declared type, written type).
+
+        The list is empty for a job in Python, whose columns are compared when its plan is built.
+        """
+        if statement.parsed.in_python:
+            return ()
         physical = {}
         for table in {read.table for read in statement.parsed.reads}:
             self._write_input(table, ())

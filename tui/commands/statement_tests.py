@@ -45,8 +45,9 @@ def _run(context: CommandContext, selected: SelectedCases, upgrade: PlannedUpgra
     )
     results: list[CaseResult] = []
     told = []
-    if other := statement_tests.parquet_note(selected):
-        output.say(other)
+    for note in (statement_tests.parquet_note(selected), statement_tests.session_note(selected)):
+        if note:
+            output.say(note)
     trials = sum(len(case.parts) if upgrade else 1 for case in selected.cases)
     # Closed here, so that an interruption ends the child before the command exits.
     with closing(statement_tests.run_child(request, context.environ, trials=trials)) as answers:
@@ -60,7 +61,8 @@ def _run(context: CommandContext, selected: SelectedCases, upgrade: PlannedUpgra
             result = selected.as_shown(result_from_json(answer["result"]))
             results.append(result)
             change = upgrade.changes.get(TableName(result.table)) if upgrade else None
-            words = upgrade_words(result, change) if change else ()
+            compatible = upgrade.compatible.get(TableName(result.table), "") if upgrade else ""
+            words = upgrade_words(result, change, compatible) if change else ()
             told.append(case_as_json(result, words, str(change.kind) if change else ""))
             if not output.as_json:
                 output.print(case_lines(result, words))

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from core.changes.classification import Change, unproven_change
+from core.ipc.environment_paths import job_packages
 from core.model.errors import HeadgateError, InvalidProject, Refused, UsageError, error_from_json
 from core.model.evidence import Notice
 from core.model.names import TableName
@@ -23,12 +24,13 @@ from core.project.model import Project, Table
 from core.project.revision import RevisionTexts, revision_hash
 from core.project_reader.paths import table_folder
 from core.project_reader.revision_reader import read_revision, revision_of
+from core.sql.python_jobs import python_job_of
 from core.statement_tests.case import StatementCase
 from core.statement_tests.case_reader import read_cases, refuse_unsafe
 from core.statement_tests.case_writer import first_case_path
 from core.statement_tests.function_cases import FunctionCases, function_cases, function_folders
-from core.statement_tests.request import CaseRequest, CaseResult, settings_of_meaning
-from core.statement_tests.upgrade import planned_change, shown_unsafe
+from core.statement_tests.request import INSTALL_S, CaseRequest, CaseResult, settings_of_meaning
+from core.statement_tests.upgrade import compatible_code, planned_change, shown_unsafe
 from core.text.wording import counted, did_you_mean
 from tui.agent_client import agent_process, os_processes
 from tui.project_folder.declaring_files import read_test_files
@@ -83,6 +85,8 @@ class PlannedUpgrade:
 
     old: Mapping[TableName, RevisionTexts]
     changes: Mapping[TableName, Change]
+    compatible: Mapping[TableName, str] = field(default_factory=dict)
+    """The results of `compatible_code`, by table."""
 
 
 def select_cases(operations: EnvironmentService, words: Iterable[str], products: Iterable[str]) -> SelectedCases:
@@ -152,8 +156,6 @@ def refuse_nothing(selected: SelectedCases, words: Iterable[str]) -> None:
     if without:
         table = selected.tables[TableName(without[0])]
         _refuse_external(table)
-        if table.parsed is not None and table.parsed.in_python:
-            raise Refused(f"{table.name} is a job in Python, which cannot be tested", remedy="headgate help jobs")
         raise UsageError(f"{without[0]} has no test case", remedy=f"headgate test init {without[0]} writes a first one")
     if not tested:
         raise UsageError("there is no test case", remedy="headgate test init TABLE writes a first one")
@@ -177,6 +179,14 @@ def parquet_note(selected: SelectedCases) -> str:
     return f"tried over parquet files, without what only {names} does: {', '.join(other)}{more}"
 
 
+def session_note(selected: SelectedCases) -> str:
+    """Return a note about jobs in Python that get the Spark session; empty if there are none."""
+    tested = {case.table: selected.tables[case.table].dml for case in selected.cases}
+    jobs = {table: python_job_of(dml.text) for table, dml in tested.items() if dml is not None}
+    names = ", ".join(sorted(table for table, job in jobs.items() if job is not None and job.takes_spark))
+    return f"what a job reads through its parameter spark is not part of a case: {names}" if names else ""
+
+
 def request_of(
     operations: EnvironmentService, selected: SelectedCases, *, case_s: float, old: Mapping[TableName, RevisionTexts]
 ) -> CaseRequest:
@@ -194,6 +204,8 @@ def request_of(
         old={name: old[name] for name in sorted(names) if name in old},
         settings=_settings(operations, selected.project),
         case_s=case_s,
+        packages=_packages(operations, selected.project),
+        install_s=_install_s(selected.tables, names, old),
     )
 
 
@@ -208,7 +220,15 @@ def find_upgrade(operations: EnvironmentService, since: str) -> PlannedUpgrade:
     for name, texts in _old_texts(operations, since).items():
         if name in declared and texts.dml.strip() and revision_hash(texts) != revision_of(declared[name]).hash:
             old[name] = texts
-    return PlannedUpgrade(old, {name: _change(project, name, texts) for name, texts in old.items()})
+    changes, compatible = {}, {}
+    for name, texts in old.items():
+        before, now = read_revision(name, texts, project.defaults), revision_of(declared[name])
+        if before is None:
+            changes[name] = unproven_change(Notice.OLD_TEXT_UNREADABLE.of())
+        else:
+            changes[name] = planned_change(before, now, project.tables)
+            compatible[name] = compatible_code(before, now, project.tables)
+    return PlannedUpgrade(old, changes, compatible)
 
 
 def report_failed_upgrades(
@@ -257,6 +277,8 @@ def write_first_case(
         environment=operations.place.environment,
         record=table.name,
         settings=_settings(operations, declared.project),
+        packages=_packages(operations, declared.project),
+        install_s=_install_s(tables, {table.name}, {}),
     )
     recorded = ""
     for answer in run_child(request, environ):
@@ -292,7 +314,7 @@ def run_child(request: CaseRequest, environ: Mapping[str, str], *, trials: int =
     )
     said: list[str] = []
     listener = threading.Thread(target=lambda: said.extend(process.stderr or ()), daemon=True)
-    alarm = threading.Timer(START_S + (request.case_s + END_S) * trials, process.kill)
+    alarm = threading.Timer(START_S + request.install_s + (request.case_s + END_S) * trials, process.kill)
     listener.start()
     alarm.start()
     try:
@@ -394,6 +416,21 @@ def _settings(operations: EnvironmentService, project: Project) -> dict[str, str
     return settings_of_meaning(project.environments[operations.place.environment].pool.conf)
 
 
+def _packages(operations: EnvironmentService, project: Project) -> str:
+    """Return the folder with the environments of jobs; empty if the pool runs elsewhere, as for a start."""
+    elsewhere = project.environments[operations.place.environment].pool.url
+    return "" if elsewhere else job_packages(operations.place.where.home)
+
+
+def _install_s(
+    tables: Mapping[TableName, Table], names: Iterable[TableName], old: Mapping[TableName, RevisionTexts]
+) -> float:
+    """Return the time allowed for packages. The old texts of jobs may need other packages than the new ones."""
+    lists = {tables[name].settings.requirements for name in names} - {()}
+    olds = sum("requirements" in old[name].yml for name in names if name in old)
+    return INSTALL_S * (len(lists) + olds)
+
+
 def _beside(path: str, cases: Iterable[StatementCase]) -> bool:
     return any(os.path.dirname(case.path) == os.path.dirname(path) for case in cases)
 
@@ -417,13 +454,6 @@ def _old_texts(operations: EnvironmentService, since: str) -> dict[TableName, Re
     return {
         name: seen.deployed for name, seen in operations.planner_input().observed.items() if seen.deployed is not None
     }
-
-
-def _change(project: Project, name: TableName, texts: RevisionTexts) -> Change:
-    old = read_revision(name, texts, project.defaults)
-    if old is None:
-        return unproven_change(Notice.OLD_TEXT_UNREADABLE.of())
-    return planned_change(old, revision_of(project.tables[name]), project.tables)
 
 
 def _reads_of(project: Project, old: Mapping[TableName, RevisionTexts]) -> set[TableName]:

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+from core.ipc.environment_paths import job_packages
 from core.ports.spark import Analysis, Jobs, Queries, Tables, TableUpkeep
 from pipelines.python_jobs.job_builder import JobBuilder
 from pipelines.python_jobs.job_environments import JobEnvironments
@@ -32,9 +33,8 @@ class SparkConnection:
         self.tables: Tables = SparkTables(session, self._reader)
         self.analysis: Analysis = SparkAnalysis(session)
         self.upkeep: TableUpkeep = SparkUpkeep(session)
-        # Projects and environments share them, as they share the folder of their homes.
-        environments = JobEnvironments(Path(home).parent.parent / "python")
-        self.jobs: Jobs = JobBuilder(session, Path(home) / "jobs", environments if is_local else None)
+        environments = JobEnvironments(Path(job_packages(home))) if is_local else None
+        self.jobs: Jobs = JobBuilder(session, Path(home) / "jobs", environments)
 
     def close(self) -> None:
         """Close both sessions of this connection without waiting for the server, which may not respond."""

@@ -65,3 +65,27 @@ def test_texts_that_a_filter_asks_for_are_in_every_row_and_ruled_out_ones_in_the
     declared = tables("SELECT id, kind FROM STREAM landed WHERE kind <> 'void'")
     (part,) = first_case(declared[A], declared).parts
     assert [row[1] for row in part[TableName("landed")]] == ["kind 1", "kind 2", "void"] and ROWS == 3
+
+
+def job_tables(code: str) -> dict[TableName, Table]:
+    texts = small_project.texts()
+    del texts["pipelines/facts/p/a/sql-scripts/dml.a.sql"]
+    texts["pipelines/facts/p/a/sql-scripts/job.a.py"] = code
+    return dict(small_project.project(texts).tables)
+
+
+def test_a_job_gets_a_second_micro_batch_because_nobody_sees_what_it_keeps_as_state() -> None:
+    declared = job_tables("def a(landed):\n    return landed\n")
+    made = first_case(declared[A], declared)
+    assert [len(part[TableName("landed")]) for part in made.parts] == [ROWS, 1]
+    text = written_case(made, [], declared)
+    assert "# A second micro-batch on the same checkpoint" in text and "watermark" not in text
+    (again,), problems = read_cases({made.path: text}, declared)
+    assert (again.parts, problems) == (made.parts, ())
+
+
+def test_a_job_that_reads_no_table_has_a_case_without_rows() -> None:
+    declared = job_tables("def a(spark):\n    return spark.readStream.format('rate').load()\n")
+    made = first_case(declared[A], declared)
+    (again,), problems = read_cases({made.path: written_case(made, [], declared)}, declared)
+    assert (again.parts, problems) == (({},), ())

@@ -10,7 +10,7 @@ from core.project.revision import Revision
 from core.project_reader.revision_reader import revision_of
 from core.statement_tests.case import Row, StatementCase
 from core.statement_tests.request import CaseOutcome, CaseResult, UpgradeVerdict
-from core.statement_tests.upgrade import planned_change, upgrade_words, verdict_of
+from core.statement_tests.upgrade import compatible_code, planned_change, shown_unsafe, upgrade_words, verdict_of
 
 COLUMNS = (("id", "bigint"), ("kind", "string"))
 CASE = StatementCase("one", "tests/one.yml", TableName("a"), ())
@@ -79,3 +79,51 @@ def test_a_case_that_did_not_run_shows_only_the_action_of_a_plan() -> None:
     change = planned_change(revision(PLAIN), revision(FILTERED), tables)
     skipped = replace(CaseResult("", "a", "one", CaseOutcome.SKIPPED, "it has one part"))
     assert [each.startswith("a plan would") for each in upgrade_words(skipped, change)] == [True, False]
+
+
+CODE = "def a(landed):\n    return landed.withColumn('kind', F.{}('kind'))\n"
+SAFE, SEAM, MIXED, REFUSED = UpgradeVerdict
+
+
+def job(function: str, yml: str = "", ddl: str = "") -> Revision:
+    """Return a revision of table a as a job whose code calls a function of Spark."""
+    files = small_project.texts()
+    folder = "pipelines/facts/p/a"
+    files[f"{folder}/sql-scripts/job.a.py"] = CODE.format(function)
+    del files[f"{folder}/sql-scripts/dml.a.sql"]
+    files[f"{folder}/a.yml"] = yml
+    if ddl:
+        files[f"{folder}/sql-scripts/ddl.a.sql"] = ddl
+    return revision_of(small_project.project(files).tables[TableName("a")])
+
+
+def job_words(old: Revision, new: Revision, verdict: UpgradeVerdict) -> tuple[tuple[str, ...], str]:
+    """Return the words on an upgrade, and what would be reported to the agent."""
+    tables = small_project.project(small_project.texts()).tables
+    result = CaseResult("", "a", "one", CaseOutcome.FAILED, "", verdict=verdict)
+    change = planned_change(old, new, tables)
+    return upgrade_words(result, change, compatible_code(old, new, tables)), shown_unsafe(result, change)
+
+
+@pytest.mark.parametrize(("verdict", "named"), [(SAFE, True), (SEAM, True), (MIXED, False), (REFUSED, False)])
+def test_state_that_new_code_continues_correctly_is_named_with_the_line_that_makes_a_restart(
+    verdict: UpgradeVerdict, named: bool
+) -> None:
+    old, new = job("upper"), job("initcap")
+    tables = small_project.project(small_project.texts()).tables
+    line = f"state_compatible: {compatible_code(old, new, tables)}"
+    said, reported = job_words(old, new, verdict)
+    assert said[1] == "a plan would rebuild the statement: state no longer fits (6a)"
+    assert any(line in each for each in said) is named and not reported
+    declared, reported = job_words(old, job("initcap", line), verdict)
+    assert declared[1] == "a plan would restart the statement: output of the state (6c)"
+    assert declared[2] == "state_compatible in its yml declares that the new code continues this state"
+    assert declared[-1].startswith("PLAN AND TEST DISAGREE") is bool(reported) is (not named)
+
+
+def test_no_line_is_named_if_a_plan_rebuilds_for_another_reason_or_the_text_is_sql() -> None:
+    tables = small_project.project(small_project.texts()).tables
+    wider = "CREATE TABLE a (id BIGINT, kind STRING, other STRING NOT NULL) USING parquet;"
+    assert compatible_code(job("upper"), job("initcap", ddl=wider), tables) == ""
+    assert compatible_code(revision(PLAIN), revision(NAMED), tables) == ""
+    assert compatible_code(job("upper"), job("upper"), tables) == ""

@@ -185,4 +185,4 @@ def test_an_exception_for_a_row_is_reported_with_its_line_and_class(
     ground.queries.start(built(ground, RAISES % by_function))
     ground.until(lambda: ground.query("counts") not in ground.mine(), 120)
     (found,) = (each for each in ground.queries.ended() if each.name == ground.query("counts"))
-    assert (found.error_class, found.error) == ("HEADGATE_JOB_FAILED", f"{said}; correct the code, and deploy it")
+    assert (found.error_class, found.error) == ("HEADGATE_JOB_FAILED", f"{said}; correct the code")

@@ -361,11 +361,17 @@ org.apache.spark.sql.streaming.StreamingQueryException: [PYTHON_EXCEPTION] An ex
 
 
 def test_an_exception_in_a_job_is_reported_with_the_innermost_line_of_its_code() -> None:
-    remedy = "; correct the code, and deploy it"
+    remedy = "; correct the code"
     assert first_line(IN_A_JOB) == f"job.j.py, line 4: ZeroDivisionError: division by zero{remedy}"
     value = IN_A_JOB.replace("ZeroDivisionError: division by zero", "ValueError: not a number with base 10: 'secret'")
     assert first_line(value) == f"job.j.py, line 4: ValueError: not a number with base … …{remedy}"
     assert error_class(IN_A_JOB) == "HEADGATE_JOB_FAILED"
+
+
+@pytest.mark.parametrize("file", ["pipelines/facts/p/j/sql-scripts/job.j.py", "manifests/j.yaml"])
+def test_an_exception_in_a_tested_job_names_the_file_of_the_project(file: str) -> None:
+    text = IN_A_JOB.replace("job.j.py", file)
+    assert first_line(text) == f"{file}, line 4: ZeroDivisionError: division by zero; correct the code"
 
 
 def test_wrong_rows_of_a_batch_are_reported_in_our_words() -> None:

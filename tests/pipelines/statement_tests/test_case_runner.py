@@ -12,14 +12,17 @@ import small_project
 from core.model.names import TableName
 from core.project.model import Table
 from core.project_reader.loader import read_project
+from core.sql.statement_reader import read_any
 from core.statement_tests.case import StatementCase
 from core.statement_tests.case_reader import read_cases
 from core.statement_tests.request import CaseOutcome, UpgradeVerdict, settings_of_meaning
 from pipelines.demo.event_simulation import FOLDER
 from pipelines.local_pool.connect_server import LocalPool
+from pipelines.python_jobs.job_environments import JobEnvironments
 from pipelines.spark_connect.session import Session
 from pipelines.statement_tests.case_runner import CaseRunner
 from pipelines.statement_tests.stream_trial import TrialStatement
+from tests.pipelines.python_jobs.test_job_environments import wheel
 
 pytestmark = pytest.mark.spark
 
@@ -222,3 +225,176 @@ def test_the_cases_of_the_sample_pass(own_session: Session, tmp_path: Path) -> N
     assert len(cases) == 4 and problems == ()
     run = runner(own_session, tmp_path, dict(project.tables)).run
     assert [result.summary for result in map(run, cases) if result.outcome is not CaseOutcome.PASSED] == []
+
+
+JOB = """from pyspark.sql import functions as F
+
+
+def a(landed):
+    return landed.select("id", {kind}.alias("kind"))
+"""
+ID_AND_KIND = "id BIGINT, kind STRING"
+
+
+def job_tables(code: str, columns: str = ID_AND_KIND, form: str = "parquet") -> dict[TableName, Table]:
+    """Return the tables with a job as the statement of table a."""
+    texts = small_project.texts()
+    folder = "pipelines/facts/p/a/sql-scripts"
+    del texts[f"{folder}/dml.a.sql"]
+    texts |= {
+        "pipelines/sources/p/landed/sql-scripts/ddl.landed.sql": (
+            f"CREATE TABLE landed ({COLUMNS}) USING json LOCATION 'landing';"
+        ),
+        f"{folder}/ddl.a.sql": f"CREATE TABLE a ({columns}) USING {form};",
+        f"{folder}/job.a.py": code,
+        "headgate.yml": small_project.HEAD + ("connectors: {delta: {}}\n" if "delta" in form else ""),
+    }
+    return dict(small_project.project({k: v for k, v in texts.items() if "/b/" not in k and "/c/" not in k}).tables)
+
+
+def job_text(code: str, columns: str = ID_AND_KIND) -> TrialStatement:
+    table = job_tables(code, columns)[TableName("a")]
+    assert table.parsed
+    return TrialStatement(table.parsed_ddl, table.parsed)
+
+
+ONE_ROW = "given: {landed: [{id: 1, kind: x}]}\nexpect: [{id: 1, kind: X}]"
+
+
+def test_a_job_in_python_is_run_like_a_statement(own_session: Session, tmp_path: Path) -> None:
+    declared = job_tables(JOB.format(kind="F.upper('kind')"))
+    found = runner(own_session, tmp_path, declared).run(case_of(ONE_ROW, declared))
+    assert (found.outcome, found.summary) == (CaseOutcome.PASSED, "1 row")
+
+
+AT = "pipelines/facts/p/a/sql-scripts/job.a.py"
+WRONG = {
+    "a module that is missing": (
+        JOB.replace("F\n", "F\nimport nowhere\n"),
+        f"{AT}, line 2: there is no module nowhere",
+    ),
+    "a compile error": (JOB + "return 1\n", f"{AT}, line 6: the code does not compile: 'return' outside function"),
+    "nothing": ("def a(landed):\n    landed\n", f"a in {AT} returns NoneType; return one streaming DataFrame"),
+    "other columns": (
+        "def a(landed):\n    return landed\n",
+        f"a in {AT} returns a column price, which the DDL does not",
+    ),
+    "a batch": (
+        "def a(landed, spark):\n    return spark.createDataFrame([(1, 'x')], 'id bigint, kind string')\n",
+        f"a in {AT} does not use landed",
+    ),
+    "an action": ("def a(landed):\n    landed.count()\n", f"{AT}, line 2: the job asks Spark for an action"),
+    "prints for ever": ("def a(landed):\n    while True:\n        print('x' * 999)\n", f"{AT} prints more than 262 kB"),
+    "the end of its process": (
+        "import os\nos._exit(3)\ndef a(landed): pass\n",
+        f"{AT} ended its process (exit code 3)",
+    ),
+    "a function that raises": (
+        JOB.format(kind="F.udf(lambda text: text + 1)('kind')"),
+        f'{AT}, line 5: TypeError: can only concatenate str (not "int") to str; correct the code',
+    ),
+}
+
+
+@pytest.mark.drill
+@pytest.mark.long
+def test_each_fault_of_a_job_is_one_sentence_and_the_next_case_runs(own_session: Session, tmp_path: Path) -> None:
+    for fault, (code, words) in WRONG.items():
+        declared = job_tables(code)
+        found = runner(own_session, tmp_path, declared).run(case_of(ONE_ROW, declared))
+        assert found.outcome is CaseOutcome.ERROR and words in found.summary and "\n" not in found.summary, (
+            fault,
+            found,
+        )
+    declared = job_tables("import time\n\ndef a(landed):\n    time.sleep(999)\n")
+    found = runner(own_session, tmp_path, declared, case_s=5).run(case_of(ONE_ROW, declared))
+    assert (found.outcome, found.summary) == (CaseOutcome.ERROR, "it did not end within 5 s")
+    declared = job_tables(JOB.format(kind="F.upper('kind')"))
+    assert runner(own_session, tmp_path, declared).run(case_of(ONE_ROW, declared)).outcome is CaseOutcome.PASSED
+
+
+NUMBERS = """from pyspark.sql.streaming import StatefulProcessor
+
+
+class Numbers(StatefulProcessor):
+    def init(self, handle):
+        self.n = handle.getValueState("n", "n bigint")
+
+    def handleInputRows(self, key, rows, timers):
+        n = self.n.get()[0] if self.n.exists() else 0
+        for frame in rows:
+            frame = frame.sort_values("id")
+            frame = frame.assign(n=range(n + 1, n + 1 + len(frame)))
+            n += len(frame)
+            yield frame[["id", "kind", "n"]]
+        self.n.update((n,))
+
+
+def a(landed):
+    return landed.groupBy("kind").transformWithStateInPandas(
+        Numbers(), "id bigint, kind string, n bigint", "append", "none"
+    )
+"""
+NUMBERED = "id BIGINT, kind STRING, n BIGINT"
+NUMBERED_IN_PARTS = """
+given:
+  - landed: [{id: 1, kind: x}, {id: 2, kind: x}, {id: 3, kind: y}]
+  - landed: [{id: 4, kind: x}]
+expect: [{id: 1, kind: x, n: 1}, {id: 2, kind: x, n: 2}, {id: 3, kind: y, n: 1}, {id: 4, kind: x, n: 3}]
+"""
+
+
+@pytest.mark.drill
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("old", "verdict"),
+    [
+        (NUMBERS.replace("n += len(frame)", "n = n + len(frame)"), UpgradeVerdict.SAFE),
+        (NUMBERS.replace("range(n + 1, n + 1", "range(n + 2, n + 2"), UpgradeVerdict.SEAM),
+        (NUMBERS.replace("self.n.update((n,))", "self.n.update((n + 5,))"), UpgradeVerdict.MIXED),
+        (NUMBERS.replace('n bigint")', 'n string")').replace("(n,)", "(str(n),)"), UpgradeVerdict.REFUSED),
+    ],
+)
+def test_an_upgrade_shows_whether_new_code_continues_the_state_of_the_old_code(
+    own_session: Session, tmp_path: Path, old: str, verdict: UpgradeVerdict
+) -> None:
+    declared = job_tables(NUMBERS, NUMBERED)
+    case = case_of(NUMBERED_IN_PARTS, declared)
+    run = runner(own_session, tmp_path, declared)
+    assert run.run(case).outcome is CaseOutcome.PASSED
+    found = run.upgrade(case, job_text(old, NUMBERED))
+    assert found.verdict == verdict, found
+
+
+@pytest.mark.drill
+@pytest.mark.long
+def test_each_batch_of_a_delta_table_is_tried_over_partitioned_files(own_session: Session, tmp_path: Path) -> None:
+    code = JOB.format(kind="F.upper('kind')") + "\n\ndef each_batch(batch, number):\n    return {}\n"
+    declared = job_tables(code.format("batch.dropDuplicates(['kind'])"), form="delta PARTITIONED BY (kind)")
+    text = "given: [{landed: [{id: 1, kind: x}]}, {landed: [{id: 1, kind: x}, {id: 1, kind: x}]}]\n"
+    case = case_of(f"{text}expect: [{{id: 1, kind: X}}, {{id: 1, kind: X}}]", declared)
+    found = runner(own_session, tmp_path, declared).run(case)
+    assert (found.outcome, found.summary) == (CaseOutcome.PASSED, "2 rows")
+    declared = job_tables(code.format("number"), form="delta")
+    found = runner(own_session, tmp_path, declared).run(case_of(ONE_ROW, declared))
+    assert found.outcome is CaseOutcome.ERROR and "each_batch returns int, and must return a DataFrame" in found.summary
+
+
+@pytest.mark.drill
+@pytest.mark.long
+def test_a_job_in_tests_has_its_packages(own_session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(wheel(tmp_path / "wheels")))
+    code = JOB.format(kind="F.udf(shout)('kind')").replace("\n\n\n", "\nfrom shouting import shout\n\n\n", 1)
+    declared = job_tables(code)
+    table = declared[TableName("a")]
+    assert table.dml is not None
+    text = table.dml.text.replace("-- requirements: []", '-- requirements: ["shouting"]')
+    (parsed,) = read_any(text, "")[0]
+    declared[TableName("a")] = replace(table, parsed=parsed)
+    case = case_of(ONE_ROW.replace("kind: X", 'kind: "X!"'), declared)
+    packages = JobEnvironments(tmp_path / "python")
+    run = CaseRunner(own_session, tmp_path / "run", declared, case_s=300, numbers=numbers, packages=packages).run
+    assert run(case).outcome is CaseOutcome.PASSED
+    elsewhere = runner(own_session, tmp_path / "run", declared).run(case)
+    assert elsewhere.outcome is CaseOutcome.ERROR and "runs elsewhere" in elsewhere.summary

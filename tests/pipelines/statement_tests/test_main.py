@@ -11,11 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from core.sql.python_jobs import PythonJob
 from core.statement_tests.request import CaseRequest, settings_of_meaning
 from pipelines.demo.event_simulation import FOLDER
 from pipelines.local_pool.process_locks import process_start
-
-pytestmark = pytest.mark.spark
+from pipelines.python_jobs.job_environments import JobEnvironments
+from pipelines.python_jobs.job_faults import JobFault
+from pipelines.statement_tests.__main__ import Packages
 
 ASKER = """
 import json, subprocess, sys
@@ -60,6 +62,7 @@ def until(condition: Callable[[], object]) -> None:
         time.sleep(0.1)
 
 
+@pytest.mark.spark
 @pytest.mark.drill
 def test_a_server_ends_with_a_caller_that_is_killed(tmp_path: Path) -> None:
     folder = tmp_path / "run"
@@ -75,3 +78,23 @@ def test_a_server_ends_with_a_caller_that_is_killed(tmp_path: Path) -> None:
     os.kill(asker.pid, signal.SIGKILL)
     asker.wait()
     until(lambda: process_start(pid) != began and not folder.exists())
+
+
+def test_each_list_of_packages_is_installed_once_and_one_that_cannot_be_is_a_fault_of_its_jobs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[tuple[str, ...]] = []
+
+    def python_for(self: JobEnvironments, requirements: tuple[str, ...], file: str) -> object:
+        asked.append(requirements)
+        return "/python" if requirements == ("numpy",) else JobFault.REQUIREMENTS.of(file=file, message="none found")
+
+    monkeypatch.setattr(JobEnvironments, "python_for", python_for)
+    plain, numbers, unknown = (PythonJob("a", (), "", packages) for packages in ((), ("numpy",), ("nowhere",)))
+    packages = Packages("/python")
+    for _ in range(2):
+        list(packages.install([plain, numbers, unknown]))
+    assert asked == [("numpy",), ("nowhere",)]
+    assert packages.fault([plain, numbers]) is None
+    assert str(packages.fault([numbers, unknown])) == "the requirements of job.a.py cannot be installed: none found"
+    assert list(Packages("").install([numbers])) == [], "the build of the job refuses it"
