@@ -11,7 +11,7 @@ from typing import Protocol
 
 from core.model.problems import Problem, Where
 from core.project.manifest_head import MANIFEST_PATH
-from core.project_reader.paths import FUNCTIONS_FOLDER, JAR, UNREAD_JAR
+from core.project_reader.paths import FUNCTIONS_FOLDER, INTEGRATION_FOLDER, JAR, UNREAD_JAR
 from core.project_reader.yaml_reader import YamlSection, read_yaml
 from core.text.wording import did_you_mean
 
@@ -21,6 +21,7 @@ YAML_ENDINGS = (".yml", ".yaml")
 FUNCTION_ENDINGS = (*YAML_ENDINGS, ".sql", ".py", JAR)
 TESTS = "tests"
 """Folders of this name, below that of the manifests, contain test cases."""
+_CASES = (f"/{TESTS}/", f"/{INTEGRATION_FOLDER}/")
 
 _SELECTED = re.compile(r"^\s*['\"]?layout['\"]?\s*:", re.MULTILINE)
 _TEMPLATE = re.compile(r"^['\"]?template['\"]?\s*:", re.MULTILINE)
@@ -39,7 +40,7 @@ class ManifestLayout:
     def is_manifest(self, path: str) -> bool:
         """True if a file is a manifest or a template, judged by its path."""
         below = path.startswith(f"{self.folder}/") and path.endswith(YAML_ENDINGS)
-        return below and f"/{TESTS}/" not in path.removeprefix(self.folder)
+        return below and not any(cases in path.removeprefix(self.folder) for cases in _CASES)
 
     def is_function(self, path: str) -> bool:
         """True if a file declares a function, judged by its path."""

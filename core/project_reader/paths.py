@@ -14,6 +14,9 @@ from core.text.wording import did_you_mean
 TESTS_FOLDER = "tests"
 """Folder for test cases, next to a table's `sql-scripts`; files in it declare nothing."""
 
+INTEGRATION_FOLDER = "integration"
+"""Folder for integration tests, in the folder of a product, beside those of its tables; files in it declare nothing."""
+
 FUNCTIONS_FOLDER = "functions"
 """Folder for functions, in the project folder or in any folder below `pipelines`; its tables can call them."""
 
@@ -152,7 +155,7 @@ def _take_settings(path: str, folders: dict[str, ScriptFolder], problems: list[P
     place, _, file = path.rpartition("/")
     folder = folders.get(place)
     if folder is None:
-        if place.removesuffix(f"/{TESTS_FOLDER}") in folders:
+        if place.removesuffix(f"/{TESTS_FOLDER}") in folders or place.endswith(f"/{INTEGRATION_FOLDER}"):
             return
         problems.append(
             _ignored(path, "put it beside the folder sql-scripts of its table, or move it out of pipelines")

@@ -2,16 +2,15 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 from core.model.names import TableName
 from core.project.model import Table
 from core.project_reader.paths import TESTS_FOLDER
-from core.sql.statement import ParsedStatement
 from core.sql.tokens.data_types import element_type, fields_of, key_type
 from core.statement_tests.case import Part, Row, StatementCase, TypedColumns
-from core.statement_tests.case_reader import columns_of, expected_columns_of
+from core.statement_tests.fixture_rows import columns_of, expected_columns_of
 from core.statement_tests.typed_values import can_be_written, quoted_text, written_value
 
 ROWS = 3
@@ -24,7 +23,9 @@ _HEAD = """\
 _NEXT = "  # A second micro-batch on the same checkpoint, with rows that are later than all rows above.\n"
 _LATER = "  # Later than all rows above, so that the watermark passes them and rows that wait for it are written.\n"
 
-_BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
+BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
+"""The time at which generated rows begin."""
+
 _LITERAL = re.compile(r"\b(\w+)\s*(=|<>|!=|\bIN\s*\()\s*('[^'\\]*'(?:\s*,\s*'[^'\\]*')*)", re.IGNORECASE)
 _PLAIN = re.compile(r"[a-z_][a-z0-9_]*\Z", re.IGNORECASE)
 
@@ -44,18 +45,18 @@ def first_case(table: Table, tables: Mapping[TableName, Table]) -> StatementCase
     """
     parsed = table.parsed
     assert parsed is not None, "an external table has no statement"
-    literals = _literals(parsed)
+    literals = literals_in([parsed.select])
     reads = {read.table: columns_of(tables[read.table]) for read in parsed.reads if read.table in tables}
     parts: list[Part] = [
         {
-            name: tuple(_row(columns, number, literals) for number in range(1, ROWS + 1))
+            name: tuple(made_up_row(columns, number, literals) for number in range(1, ROWS + 1))
             for name, columns in reads.items()
         }
     ]
     streamed = {read.table for read in parsed.reads if read.streaming}
     if streamed and (parsed.in_python or any(read.watermark for read in parsed.reads)):
         parts.append(
-            {name: (_row(columns, ROWS + 1, literals),) for name, columns in reads.items() if name in streamed}
+            {name: (made_up_row(columns, ROWS + 1, literals),) for name, columns in reads.items() if name in streamed}
         )
     path = first_case_path(table)
     return StatementCase(f"{table.name}_recorded", path, table.name, tuple(parts))
@@ -73,13 +74,14 @@ def written_case(case: StatementCase, rows: Iterable[Row], tables: Mapping[Table
         lines.append(later if number else "")
         for place, (name, given) in enumerate(part.items()):
             lines.append(f"  {'- ' if not place else '  '}{name}:\n")
-            lines += _written_rows(given, columns_of(tables[name]), " " * 6)
+            lines += written_rows(given, columns_of(tables[name]), " " * 6)
     columns = expected_columns_of(table)
-    recorded = sorted(_written_rows(rows, columns, "  "))
+    recorded = sorted(written_rows(rows, columns, "  "))
     return "".join([*lines, "expect:\n" if recorded else "expect: []\n", *recorded])
 
 
-def _written_rows(rows: Iterable[Row], columns: TypedColumns, indent: str) -> Iterator[str]:
+def written_rows(rows: Iterable[Row], columns: TypedColumns, indent: str) -> Iterator[str]:
+    """Yield the lines of rows in a case file."""
     for row in rows:
         told = [
             f"{_key(name)}: {written_value(value, kind)}"
@@ -93,50 +95,55 @@ def _key(name: str) -> str:
     return name if _PLAIN.match(name) and name.lower() != "null" else quoted_text(name)
 
 
-def _literals(parsed: ParsedStatement) -> dict[tuple[str, bool], list[str]]:
-    """Return the string literals with which each column is compared, by (column, True if compared for equality)."""
+Literals = Mapping[tuple[str, bool], list[str]]
+"""String literals with which each column is compared, by (column, True if compared for equality)."""
+
+
+def literals_in(selects: Iterable[str]) -> Literals:
+    """Return the string literals with which the texts of statements compare columns."""
     found: dict[tuple[str, bool], list[str]] = {}
-    for name, operator, texts in _LITERAL.findall(parsed.select):
-        key = name.lower(), operator not in ("<>", "!=")
-        found.setdefault(key, []).extend(re.findall(r"'([^']*)'", texts))
+    for select in selects:
+        for name, operator, texts in _LITERAL.findall(select):
+            key = name.lower(), operator not in ("<>", "!=")
+            found.setdefault(key, []).extend(re.findall(r"'([^']*)'", texts))
     return found
 
 
-def _row(columns: TypedColumns, number: int, literals: Mapping[tuple[str, bool], list[str]]) -> Row:
-    """Generate row `number` of a table.
+def made_up_row(columns: TypedColumns, number: int, literals: Literals, moment: datetime | None = None) -> Row:
+    """Generate row `number` of a table; its times are `moment` or, if that is None, follow from the number.
 
-    If the statement compares a string column with literals for equality, the column of each row contains one of these
-    literals. If the statement compares the column only by `<>`, the column of row `ROWS` contains the excluded literal.
+    If a statement compares a string column with literals for equality, the column of each row contains one of these
+    literals. If it is compared only by `<>`, the column of row `ROWS` contains the excluded literal.
     """
+    # Without a moment, the last row is one day later: no watermark waits that long.
+    at = moment or BEGIN + (timedelta(days=1) if number > ROWS else timedelta(seconds=10 * number))
     values: list[object] = []
     for name, kind in columns:
         wanted, ruled_out = (literals.get((name.lower(), equal), []) for equal in (True, False))
         if kind == "string" and (wanted or (ruled_out and number == ROWS)):
             values.append(wanted[(number - 1) % len(wanted)] if wanted else ruled_out[0])
         else:
-            values.append(_made_up(name, kind, number) if can_be_written(kind) else None)
+            values.append(_made_up(name, kind, number, at) if can_be_written(kind) else None)
     return tuple(values)
 
 
-def _made_up(name: str, kind: str, number: int) -> object:
+def _made_up(name: str, kind: str, number: int, moment: datetime) -> object:
     if kind.startswith("array<"):
-        return tuple(_made_up(name, element_type(kind), n) for n in range(1, number % 3 + 2))
+        return tuple(_made_up(name, element_type(kind), n, moment) for n in range(1, number % 3 + 2))
     if kind.startswith("map<"):
-        return ((_made_up("key", key_type(kind), number), _made_up(name, element_type(kind), number)),)
+        return ((_made_up("key", key_type(kind), number, moment), _made_up(name, element_type(kind), number, moment)),)
     if kind.startswith("struct<"):
-        return tuple(_made_up(field, each, number) for field, each in fields_of(kind))
+        return tuple(_made_up(field, each, number, moment) for field, each in fields_of(kind))
     if kind.startswith("decimal("):
         precision, scale = (int(part) for part in kind[8:-1].split(","))
         return Decimal(number if precision > scale else 0) + (Decimal(5).scaleb(-scale) if scale else 0)
     if kind.startswith(("string", "char", "varchar")):
         return f"{name} {number}"
-    # The last row is one day later: no watermark waits that long.
-    moment = _BEGIN + (timedelta(days=1) if number > ROWS else timedelta(seconds=10 * number))
     values: dict[str, object] = {
         "boolean": number % 2 == 1,
         "float": number + 0.5,
         "double": number + 0.5,
-        "date": date(2026, 1, number),
+        "date": (BEGIN + timedelta(days=number - 1)).date(),
         "timestamp": moment,
         "timestamp_ntz": moment.replace(tzinfo=None),
         "binary": bytes([number]),

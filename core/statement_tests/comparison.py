@@ -1,7 +1,7 @@
 """Comparison of expected and actual rows as multisets: a row can be missing, unexpected, or equal only in its key."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -133,3 +133,25 @@ def _close(one: tuple[float, ...], other: tuple[float, ...], tolerance: float) -
         math.isclose(a, b, rel_tol=tolerance) or (math.isnan(a) and math.isnan(b))
         for a, b in zip(one, other, strict=True)
     )
+
+
+def difference_lines(difference: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the rows in the output of `RowDifference.as_json`: missing, not expected, and with other values."""
+    for kind in ("missing", "unexpected"):
+        for row in difference[f"{kind}_rows"]:
+            yield f"{kind:<11}{_row_words(row)}"
+        yield from _rest(difference[kind], len(difference[f"{kind}_rows"]), kind)
+    for each in difference["differing_rows"]:
+        same = {name: value for name, value in each["row"].items() if name not in each["columns"]}
+        told = ", ".join(f"{name} {found}, expected {wanted}" for name, (wanted, found) in each["columns"].items())
+        yield f"{'different':<11}{_row_words(same)}: {told}"
+    yield from _rest(difference["differing"], len(difference["differing_rows"]), "different")
+
+
+def _row_words(row: Mapping[str, str]) -> str:
+    return "{" + ", ".join(f"{name}: {value}" for name, value in row.items() if value != "null") + "}"
+
+
+def _rest(count: int, shown: int, kind: str) -> Iterator[str]:
+    if count > shown:
+        yield f"{'':<11}… and {count - shown} more {kind}"

@@ -252,11 +252,25 @@ def test(parser: CommandParser) -> None:
         "--upgrade", action="store_true", help="continue each new text from the checkpoint of its old one"
     )
     parser.add_argument("--since", metavar="REF", help="source of the old texts: a git commit, or deployed (default)")
-    parser.add_argument("--timeout", type=seconds, default=60.0, metavar="S", help="seconds for one case (60)")
+    _integration(parser)
+    parser.add_argument("--junit", metavar="FILE", help="write the results of integration tests as JUnit XML")
+    parser.add_argument("--markdown", metavar="FILE", help="write the results of integration tests as Markdown")
+    parser.add_argument(
+        "--timeout", type=seconds, default=60.0, metavar="S", help="seconds for a case, or for a part of one (60)"
+    )
 
 
 def test_init(parser: CommandParser) -> None:
-    parser.add_argument("table", metavar="TABLE", help="the table whose statement gets a first case")
+    parser.add_argument("table", metavar="TABLE", help="the table that gets a first case, or the product")
+    _integration(parser)
+    parser.set_defaults(timeout=60.0)
+
+
+def _integration(parser: CommandParser) -> None:
+    parser.add_argument(
+        "--integration", action="store_true", help="tests of several tables, deployed in an environment of their own"
+    )
+    parser.add_argument("--pool", metavar="ENV", help="use the running Spark server of this environment")
 
 
 def act(parser: CommandParser) -> None:

@@ -122,7 +122,7 @@ TEST_SUBCOMMANDS = (
     SubcommandSpec("run", "Same as without a subcommand; also tests a table called init.", "headgate test run init",
                    arguments.test),
     SubcommandSpec("init", "Write a first case: made-up rows, and what the statement writes for them.",
-                   "headgate test init fct_orders", arguments.test_init),
+                   "headgate test init fct_orders\nheadgate test init --integration sales", arguments.test_init),
 )  # fmt: skip
 
 INIT_SUBCOMMANDS = (
@@ -201,6 +201,7 @@ COMMAND_SPECS = (
                 "sql_diff:diff", arguments.diff),
     CommandSpec("test", CHANGE, "Run the test cases of statements on a Spark server of their own.",
                 "headgate test\nheadgate test fct_orders --json\nheadgate test --upgrade --since main\n"
+                "headgate test --integration --product sales --pool dev --junit results.xml\n"
                 "headgate test init fct_orders", "statement_tests:test", arguments.test,
                 subcommands=TEST_SUBCOMMANDS),
     CommandSpec("review", CHANGE, "List plans, or show one in full.",

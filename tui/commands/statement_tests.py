@@ -18,9 +18,17 @@ from tui.services.statement_tests import PlannedUpgrade, SelectedCases
 
 def test(context: CommandContext) -> int:
     """Run test cases or, with `test init TABLE`, write a first one. Returns 1 if a case fails."""
-    if context.args.subcommand == "init":
-        return _init(context)
     args = context.args
+    if args.integration:
+        from tui.commands import integration_tests
+
+        return integration_tests.init(context) if args.subcommand == "init" else integration_tests.run(context)
+    if args.pool is not None:
+        raise UsageError("--pool is about integration tests", remedy="add --integration")
+    if args.subcommand == "init":
+        return _init(context)
+    if args.junit or args.markdown:
+        raise UsageError("--junit and --markdown are about integration tests", remedy="add --integration")
     if args.since is not None and not args.upgrade:
         raise UsageError("--since names the old texts of an upgrade", remedy="add --upgrade, or leave out --since")
     selected = statement_tests.select_cases(context.operations, args.tables, args.product)

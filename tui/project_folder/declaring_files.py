@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from core.model.errors import UsageError
 from core.project.unreadable_file import UnreadableFile
-from core.project_reader.paths import FUNCTIONS_FOLDER, JAR, TESTS_FOLDER, UNREAD_JAR
+from core.project_reader.paths import FUNCTIONS_FOLDER, INTEGRATION_FOLDER, JAR, TESTS_FOLDER, UNREAD_JAR
 from tui.project_folder.manifest_head_cache import PROJECT_FILE
 
 if TYPE_CHECKING:
@@ -192,9 +192,16 @@ def list_files(folder: str) -> tuple[list[str], dict[str, str]]:
             unread[below] = UnreadableFile(error.strerror or str(error), "make it readable")
         tested = of_functions or SCRIPTS in folders
         waiting += [
-            f"{below}/{name}" for name in folders if not name.startswith(".") and not (tested and name == TESTS_FOLDER)
+            f"{below}/{name}"
+            for name in folders
+            if not (name.startswith(".") or (tested and name == TESTS_FOLDER) or _has_cases(inside + below, name))
         ]
     return sorted(found), dict(sorted(unread.items()))
+
+
+def _has_cases(place: str, name: str) -> bool:
+    """True if a folder contains integration tests; one of this name with scripts is that of a table."""
+    return name == INTEGRATION_FOLDER and not os.path.isdir(os.path.join(place, name, SCRIPTS))
 
 
 def is_job_file(folder: str, name: str) -> bool:
@@ -220,8 +227,25 @@ def read_test_files(folder: str, units: Iterable[str]) -> dict[str, str]:
 
     These files declare nothing: no plan contains them or depends on them.
     """
+    return _read_beside(folder, {f"{unit}/{TESTS_FOLDER}" for unit in units})
+
+
+def read_integration_files(folder: str, below: str) -> dict[str, str]:
+    """Return the files in all folders of integration tests below a folder of the project, by path.
+
+    Raises UsageError if a file is unreadable.
+    """
+    found = set()
+    for place, folders, _ in os.walk(os.path.join(folder, below)):
+        if any(_has_cases(place, name) for name in folders):
+            found.add(os.path.relpath(os.path.join(place, INTEGRATION_FOLDER), folder))
+        folders[:] = [name for name in folders if not name.startswith(".") and name not in (SCRIPTS, TESTS_FOLDER)]
+    return _read_beside(folder, found)
+
+
+def _read_beside(folder: str, places: Iterable[str]) -> dict[str, str]:
     found = {}
-    for below in sorted({f"{unit}/{TESTS_FOLDER}" for unit in units}):
+    for below in sorted(places):
         try:
             with os.scandir(os.path.join(folder, below)) as entries:
                 names = sorted(e.name for e in entries if e.name.lower().endswith(_TESTS) and e.name[0] != ".")

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from core.model.errors import UsageError
 from core.project.manifest_head import PLACES
-from core.project_reader.paths import FUNCTIONS_FOLDER, TESTS_FOLDER, function_scope
+from core.project_reader.paths import FUNCTIONS_FOLDER, INTEGRATION_FOLDER, TESTS_FOLDER, function_scope
 from tui.project_folder.declaring_files import FOLDER, FUNCTION_FILES, READ, SCRIPTS, is_job_file, read_text
 from tui.project_folder.manifest_head_cache import PROJECT_FILE
 
@@ -227,6 +227,9 @@ def _declaring(files: Mapping[str, _Blob]) -> dict[str, _Blob]:
 
 
 def _is_test(path: str, units: Collection[str]) -> bool:
+    folder = path.rpartition("/")[0]
+    if folder.endswith(f"/{INTEGRATION_FOLDER}") and folder not in units:
+        return True
     beside, tests, _ = path.rpartition(f"/{TESTS_FOLDER}/")
     return bool(tests) and (beside in units or f"/{beside}".endswith(f"/{FUNCTIONS_FOLDER}"))
 

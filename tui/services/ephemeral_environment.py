@@ -35,7 +35,7 @@ from core.project_reader.ephemeral_project import (
 )
 from core.run.model import RunState
 from core.statement_tests.case import Row
-from core.statement_tests.case_reader import columns_of, expected_columns_of
+from core.statement_tests.fixture_rows import columns_of, expected_columns_of
 from core.statement_tests.request import settings_of_meaning
 from core.text.sentence import Fact
 from tui.agent_client import agent_process, os_processes

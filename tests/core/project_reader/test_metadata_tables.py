@@ -20,7 +20,7 @@ from core.project_reader.parse_cache import ParseCache
 from core.project_reader.revision_reader import read_revision, revision_of
 from core.project_reader.table_yml import deployed_yml_as_file
 from core.sql.metadata_columns import METADATA_COLUMNS, declares_metadata, with_metadata_columns
-from core.statement_tests.case_reader import expected_columns_of
+from core.statement_tests.fixture_rows import expected_columns_of
 from tests.core.project_reader.test_loader import MANIFEST, errors, good, texts
 from tests.support.domain_builders import evidence_of
 

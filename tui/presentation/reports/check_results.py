@@ -9,6 +9,7 @@ from typing import Any
 from core.model.names import physical_name, query_name
 from core.reports.base_comparison import BaseComparison
 from core.run.records import CheckResultRow
+from core.statement_tests.comparison import difference_lines
 from core.statement_tests.request import CaseOutcome, CaseResult
 from core.text.wording import counted
 from core.validation.verdicts import BLOCKING
@@ -144,7 +145,7 @@ def case_lines(result: CaseResult, words: Sequence[str] = ()) -> list[str]:
     for each in words:
         lines += textwrap.wrap(each, WIDTH, initial_indent=" " * 6, subsequent_indent=" " * 8)
     if result.difference:
-        lines += [f"      {line}" for line in _difference_lines(result.difference)]
+        lines += [f"      {line}" for line in difference_lines(result.difference)]
     return lines
 
 
@@ -180,24 +181,3 @@ _COUNTED = {
     CaseOutcome.ERROR: "with an error",
     CaseOutcome.SKIPPED: "skipped",
 }
-
-
-def _difference_lines(difference: Mapping[str, Any]) -> Iterator[str]:
-    for kind in ("missing", "unexpected"):
-        for row in difference[f"{kind}_rows"]:
-            yield f"{kind:<11}{_case_row(row)}"
-        yield from _rest(difference[kind], len(difference[f"{kind}_rows"]), kind)
-    for each in difference["differing_rows"]:
-        same = {name: value for name, value in each["row"].items() if name not in each["columns"]}
-        told = ", ".join(f"{name} {found}, expected {wanted}" for name, (wanted, found) in each["columns"].items())
-        yield f"{'different':<11}{_case_row(same)}: {told}"
-    yield from _rest(difference["differing"], len(difference["differing_rows"]), "different")
-
-
-def _case_row(row: Mapping[str, str]) -> str:
-    return "{" + ", ".join(f"{name}: {value}" for name, value in row.items() if value != "null") + "}"
-
-
-def _rest(count: int, shown: int, kind: str) -> Iterator[str]:
-    if count > shown:
-        yield f"{'':<11}… and {count - shown} more {kind}"

@@ -1,0 +1,66 @@
+"""Generated input: numbered rows in parts, then rows that close the windows of every statement in a chain."""
+
+import small_project
+
+from core.integration_tests.case import IntegrationCase
+from core.integration_tests.case_reader import read_integration_cases
+from core.integration_tests.case_writer import recorded_case, recorded_case_path
+from core.integration_tests.generated_input import PARTS, ROWS, generated_parts, sinks_of, stateful_depth
+from core.model.names import TableName as T
+from core.project.model import Project
+
+
+def timed() -> Project:
+    """Return landed → a (distinct) → b (windows), with times."""
+    columns = "(id BIGINT, kind STRING, ts TIMESTAMP)"
+    late = "WATERMARK ts DELAY OF INTERVAL 10 SECONDS"
+    files = small_project.texts(
+        a=f"SELECT DISTINCT id, kind, ts FROM STREAM landed {late} WHERE kind IN ('x', 'y')",
+        b=f"SELECT count(*) AS id, kind, window.start AS ts FROM STREAM a {late} GROUP BY window(ts, '1 minute'), kind",
+        c="SELECT id, kind, ts FROM STREAM a",
+    )
+    return small_project.project({p: text.replace(small_project.COLUMNS, columns) for p, text in files.items()})
+
+
+def test_rows_are_numbered_in_time_and_one_part_closes_each_statement_with_state() -> None:
+    project = timed()
+    assert stateful_depth(project.tables, (T("landed"), T("a"), T("b"))) == 2
+    parts = generated_parts(project, [T("b")])
+    rows = [part[T("landed")] for part in parts]
+    assert [len(each) for each in rows] == [ROWS] * PARTS + [1, 1]
+    every = [row for each in rows for row in each]
+    assert [row[0] for row in every] == list(range(1, len(every) + 1))
+    assert {row[1] for row in every} == {"x", "y"}, "literals of the statements"
+    times = [row[2] for row in every]
+    assert times == sorted(times)  # type: ignore[type-var]  # Datetimes.
+    assert [time.day for time in times[-2:]] == [2, 3]  # type: ignore[attr-defined]  # Datetimes.
+
+
+def test_static_sides_have_all_their_rows_in_the_first_part() -> None:
+    folder = "pipelines/sources/p/side/sql-scripts"
+    texts = small_project.texts(b="SELECT a.id, s.kind FROM STREAM a JOIN side s ON a.id = s.id")
+    texts[f"{folder}/ddl.side.sql"] = f"CREATE TABLE side {small_project.COLUMNS} USING json LOCATION 'side';"
+    first, *others = generated_parts(small_project.project(texts), [T("b")])
+    assert {row[0] for part in (first, *others) for row in part[T("landed")]} == {row[0] for row in first[T("side")]}
+    assert not any(T("side") in part for part in others)
+
+
+def test_sinks_are_the_tables_that_no_other_chosen_table_reads() -> None:
+    project = small_project.project(small_project.texts())
+    assert sinks_of(project, map(T, ("landed", "a", "b", "c"))) == ("b", "c")
+    assert sinks_of(project, [T("a")]) == ("a",)
+
+
+def test_a_recorded_case_is_read_as_it_was_generated() -> None:
+    project = timed()
+    parts = generated_parts(project, [T("b")])
+    path = recorded_case_path(project.tables[T("b")], "p")
+    assert path == "pipelines/facts/p/integration/p_recorded.yml"
+    case = IntegrationCase("p_recorded", path, parts, {T("b"): ()}, {})
+    rows = {T("a"): parts[0][T("landed")], T("b"): ()}
+    text = recorded_case(case, rows, project.tables, closing_from=PARTS)
+    (found,), problems = read_integration_cases({path: text}, project)
+    assert problems == () and found.parts == parts
+    assert {name: sorted(each) for name, each in found.expected.items()} == {
+        name: sorted(each) for name, each in rows.items()
+    }

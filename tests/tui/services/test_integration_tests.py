@@ -1,0 +1,217 @@
+"""headgate test --integration: selection, results, reports and exit codes, with an environment in memory."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from command_line import written
+
+from core.integration_tests.positions import Unread
+from core.model.errors import HeadgateError
+from core.model.names import TableName as T
+from core.project.ephemeral import Remains, Teardown
+from core.project.model import Table
+from core.project_reader.ephemeral_project import EphemeralProject, upstream_of
+from core.statement_tests.case import Row
+from tui.command_line import exit_codes
+from tui.project_folder.declaring_files import list_files, read_integration_files
+from tui.services import ephemeral_environment, integration_tests
+from tui.services.environment_service import EnvironmentService
+from tui.services.ephemeral_environment import EphemeralRequest, NotInTime, SparkServer, StatementFailed
+
+CASE = "given:\n  - landed: [{id: 1, kind: x}]\n  - landed: [{id: 2}]\nexpect:\n  b: [{id: 1, kind: x}, {id: 2}]\n"
+PATH = "pipelines/facts/p/integration/one.yml"
+
+
+@dataclass
+class FakeEnvironment:
+    """An environment whose tables all have the rows of `landed`, except for those in `wrong`."""
+
+    tables: Mapping[T, Table]
+    project: EphemeralProject
+    server: SparkServer
+    wrong: Mapping[str, tuple[Row, ...]]
+    fails: dict[int, HeadgateError]
+    did: list[str]
+    landed: list[Row] = field(default_factory=list)
+    parts: int = 0
+
+    def write_rows(self, source: T, rows: Iterable[Row]) -> None:
+        self.landed += rows
+        self.did.append(f"write {source}")
+
+    def deploy(self, progress: object) -> None:
+        self.did.append("deploy")
+
+    def wait_until_read(self, progress: object, *, seconds: float, what: str) -> float:
+        self.parts += 1
+        self.did.append(f"read {what} within {seconds:g}")
+        if self.parts in self.fails:
+            raise self.fails[self.parts]
+        return 1.5
+
+    def rows(self, table: T) -> tuple[Row, ...]:
+        return self.wrong.get(table, tuple(self.landed))
+
+
+@dataclass
+class World:
+    """What the environments of a command do, and what they did."""
+
+    wrong: dict[str, tuple[Row, ...]] = field(default_factory=dict)
+    fails: dict[int, HeadgateError] = field(default_factory=dict)
+    left: tuple[Any, ...] = ()
+    did: list[str] = field(default_factory=list)
+    asked: list[EphemeralRequest] = field(default_factory=list)
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    found = World()
+
+    @contextmanager
+    def environment(
+        operations: EnvironmentService,
+        request: EphemeralRequest,
+        progress: object,
+        *,
+        ended: Callable[[Teardown], None],
+    ) -> Iterator[FakeEnvironment]:
+        found.asked.append(request)
+        project = operations.project()
+        built = tuple(name for name in upstream_of(project, request.tables) if not project.tables[name].external)
+        generated = EphemeralProject({}, built, {T("landed"): "/landing"})
+        server = SparkServer("sc://host:1", "")
+        yield FakeEnvironment(project.tables, generated, server, found.wrong, found.fails, found.did)
+        ended(Teardown("it_1", (), "/e/it_1", left=found.left))
+
+    monkeypatch.setattr(integration_tests, "ephemeral_environment", environment)
+    monkeypatch.setattr(ephemeral_environment, "end_abandoned", lambda environ, progress: ())
+    return found
+
+
+def put(folder: Path, text: str = CASE, path: str = PATH) -> None:
+    (folder / path).parent.mkdir(parents=True, exist_ok=True)
+    (folder / path).write_text(text)
+
+
+def test_a_case_is_written_part_by_part_and_compared(
+    folder: Path, world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put(folder)
+    found = written(["test", "--integration", "--json"], capsys)
+    assert (found["passed"], [each["outcome"] for each in found["results"]]) == (True, ["passed"])
+    assert world.did == [
+        "write landed", "deploy", "read part 1 of 2 within 60", "write landed", "read part 2 of 2 within 60",
+    ]  # fmt: skip
+    assert [request.tables for request in world.asked] == [("b",)]
+
+
+def test_a_difference_fails_and_is_written_to_both_reports(
+    folder: Path, world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put(folder, CASE + "  a: [{id: 1, kind: x}, {id: 2}]\n")
+    world.wrong = {"a": ((1, "x"),), "b": ()}
+    words = ["--junit", str(folder / "r.xml"), "--markdown", str(folder / "r.md")]
+    assert exit_codes.run_command_line(["test", "--integration", *words]) == 1
+    said = capsys.readouterr()
+    assert "FAIL  p/one: a differs: 1 missing, 0 unexpected, 0 with other values" in said.out
+    assert "missing    {id: 2}" in said.out and "it_1 is gone" in said.err
+    (suite,) = ElementTree.fromstring((folder / "r.xml").read_text())
+    assert suite.get("failures") == "1" and "1 of 1 test failed" in (folder / "r.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome", "words"),
+    [
+        (StatementFailed("a failed (X): no", table=T("a")), "failed", "after part 2, a failed (X): no"),
+        (NotInTime(5, (Unread.PENDING.of(table="a", files=2),)), "failed",
+         "part 2 was not read everywhere within 5 s: a has 2 files to read"),
+        (HeadgateError("the pool is gone", remedy="look"), "error", "the pool is gone; look"),
+    ],
+)  # fmt: skip
+def test_a_statement_that_fails_or_is_slow_and_a_lost_server_are_told_apart(
+    folder: Path, world: World, capsys: pytest.CaptureFixture[str], error: HeadgateError, outcome: str, words: str
+) -> None:
+    put(folder, CASE + "within: 5\n")
+    world.fails = {2: error}
+    (result,) = written(["test", "--integration", "--json"], capsys, 1)["results"]
+    assert (result["outcome"], result["fact"]["sentence"]) == (outcome, words)
+
+
+def test_something_that_is_left_fails_the_command(
+    folder: Path, world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put(folder)
+    world.left = (Remains.FOLDER.of(folder="/e/it_1"),)
+    found = written(["test", "--integration", "--json"], capsys, 1)
+    assert not found["passed"] and found["environments"][0]["left"][0]["kind"] == "folder"
+
+
+def test_several_cases_share_one_server_and_are_chosen_by_their_tables(folder: Path, world: World) -> None:
+    put(folder)
+    put(folder, CASE.replace("  b:", "  a:"), PATH.replace("one", "two"))
+    assert exit_codes.run_command_line(["test", "--integration"]) == 0
+    assert [(request.tables, request.server is not None) for request in world.asked] == [
+        (("b",), False), (("b",), True), (("a",), True),
+    ]  # fmt: skip
+    world.asked.clear()
+    assert exit_codes.run_command_line(["test", "--integration", "a"]) == 0
+    assert [request.tables for request in world.asked] == [("a",)]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--integration"], "there is no integration test"),
+        (["--integration", "--product", "q"], "'q' is not a product"),
+        (["--integration", "nope"], "nope is not declared"),
+        (["--integration", "--upgrade"], "--upgrade is about cases of one statement"),
+        (["--pool", "dev"], "--pool is about integration tests"),
+        (["--junit", "x.xml"], "--junit and --markdown are about integration tests"),
+    ],
+)
+def test_wrong_words_are_refused_before_anything_starts(
+    folder: Path, world: World, capsys: pytest.CaptureFixture[str], words: list[str], said: str
+) -> None:
+    assert exit_codes.run_command_line(["test", *words]) == 2
+    assert said in capsys.readouterr().err and not world.asked
+
+
+def test_all_mistakes_of_cases_are_listed_and_nothing_runs(
+    folder: Path, world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put(folder, "given: {landed: [{id: x}]}\nexpect: {b: []}\n")
+    put(folder, CASE.replace("kind: x", "kynd: x"), PATH.replace("one", "two"))
+    assert exit_codes.run_command_line(["test", "--integration"]) == 2
+    said = capsys.readouterr().err
+    assert f"{PATH}:1" in said and f"{PATH.replace('one', 'two')}:2" in said and not world.asked
+
+
+def test_plans_ignore_cases_but_not_a_table_called_integration(folder: Path) -> None:
+    put(folder)
+    put(folder, "id\n1\n", PATH.replace("one.yml", "rows.csv"))
+    assert not any("/integration/" in path for path in list_files(str(folder))[0])
+    assert set(read_integration_files(str(folder), "pipelines")) == {PATH, PATH.replace("one.yml", "rows.csv")}
+    put(folder, "CREATE TABLE integration (id INT) USING parquet;", PATH.replace("one.yml", "sql-scripts/ddl.x.sql"))
+    assert PATH in list_files(str(folder))[0] and read_integration_files(str(folder), "pipelines") == {}
+
+
+def test_a_first_case_is_recorded_and_never_overwritten(
+    folder: Path, world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = written(["test", "init", "--integration", "b", "--json"], capsys)["written"]
+    assert path.endswith("/integration/b_recorded.yml")
+    text = (folder / path).read_text()
+    assert text.startswith("# A first case") and "expect:\n  b:\n    - {id: 1" in text
+    assert exit_codes.run_command_line(["test", "init", "--integration", "b"]) == 3
+    assert (folder / path).read_text() == text
+    assert exit_codes.run_command_line(["test", "--integration", "b"]) == 0, "it passes as recorded"
+    world.fails = {1: StatementFailed("a failed", table=T("a"))}
+    (folder / path).unlink()
+    assert exit_codes.run_command_line(["test", "init", "--integration", "b"]) == 1
+    assert not (folder / path).exists()

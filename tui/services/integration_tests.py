@@ -1,0 +1,213 @@
+"""Selects, runs and records integration tests, each in an ephemeral environment."""
+
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from core.integration_tests.case import IntegrationCase
+from core.integration_tests.case_reader import read_integration_cases
+from core.integration_tests.case_writer import recorded_case, recorded_case_path
+from core.integration_tests.generated_input import PARTS, generated_parts, sinks_of
+from core.integration_tests.results import CheckedTable, Found, TestResult, judged
+from core.model.errors import HeadgateError, InvalidProject, Refused, UsageError
+from core.model.names import TableName
+from core.model.problems import Problem, Severity
+from core.project.ephemeral import Teardown
+from core.project.manifest_head import MANIFEST_PATH
+from core.project_reader.layout import manifest_layout
+from core.statement_tests.case import Part
+from core.statement_tests.fixture_rows import expected_columns_of
+from core.statement_tests.request import CaseOutcome
+from core.text.wording import counted, did_you_mean
+from tui.agent_client.agent_process import ProgressCallback
+from tui.project_folder.declaring_files import FOLDER, read_integration_files
+from tui.project_folder.user_named_files import write_new
+from tui.services.environment_service import EnvironmentService
+from tui.services.ephemeral_environment import (
+    EphemeralEnvironment,
+    EphemeralRequest,
+    NotInTime,
+    SparkServer,
+    StatementFailed,
+    ephemeral_environment,
+)
+
+PURPOSE = "headgate test --integration"
+
+
+@dataclass(frozen=True, slots=True)
+class TestBench:
+    """What all integration tests of one command share."""
+
+    __test__ = False
+
+    operations: EnvironmentService
+    server: SparkServer | None
+    """The server to share; None if each test starts a server of its own."""
+    seconds: float
+    """Longest time, in seconds, for reading one part everywhere."""
+    progress: ProgressCallback
+    ended: Callable[[Teardown], None]
+    """Called at the end of each ephemeral environment."""
+
+    @contextmanager
+    def environment(
+        self, tables: Iterable[TableName], *, own_server: bool = False, texts: Mapping[str, str] | None = None
+    ) -> Iterator[EphemeralEnvironment]:
+        """Create an environment for tables, and delete it at the end."""
+        server = None if own_server else self.server
+        request = EphemeralRequest(tuple(tables), PURPOSE, server=server, texts=texts)
+        with ephemeral_environment(self.operations, request, self.progress, ended=self.ended) as found:
+            yield found
+
+
+@contextmanager
+def with_one_server(bench: TestBench, tests: Iterable[IntegrationCase]) -> Iterator[TestBench]:
+    """Start one server for several tests, in an environment in which nothing is deployed, unless one is shared."""
+    every = tuple(tests)
+    if bench.server is not None or len(every) < 2:
+        yield bench
+        return
+    with bench.environment(every[0].expected) as host:
+        yield replace(bench, server=host.server)
+
+
+def select_tables(operations: EnvironmentService, words: Iterable[str], products: Iterable[str]) -> set[TableName]:
+    """Return the tables given by name, selector or product; all tables with a statement if nothing is given.
+
+    Raises UsageError for an unknown name, and InvalidProject if the project has errors.
+    """
+    project = operations.project()
+    words, products = tuple(words), tuple(products)
+    known = sorted({table.product for table in project.tables.values()})
+    for product in products:
+        if product not in known:
+            raise UsageError(f"{product!r} is not a product", remedy=did_you_mean(product, known) or ", ".join(known))
+    named = operations.selected(words, declared=True)
+    for name in named:
+        if name not in project.tables:
+            remedy = did_you_mean(name, project.tables) or "headgate inventory lists all"
+            raise UsageError(f"{name} is not declared", remedy=remedy)
+    statements = {name for name, table in project.tables.items() if not table.external}
+    if not (words or products):
+        return statements
+    return {name for name in statements if name in named or project.tables[name].product in products}
+
+
+def select_cases(operations: EnvironmentService, tables: set[TableName]) -> tuple[IntegrationCase, ...]:
+    """Return the cases that expect rows in one of the tables. Raises InvalidProject if a case has a mistake."""
+    project = operations.project()
+    texts = operations.projects.read().texts
+    layout = manifest_layout(texts.get(MANIFEST_PATH, ""))
+    files = read_integration_files(operations.place.folder, layout.folder if layout is not None else FOLDER)
+    cases, problems = read_integration_cases(files, project)
+    chosen = tuple(case for case in cases if tables & case.expected.keys())
+    _refuse(operations.place.folder, problems)
+    return chosen
+
+
+def run_case(bench: TestBench, case: IntegrationCase) -> TestResult:
+    """Run a case in an environment of its own, and compare the rows of all tables that it expects, upstream first."""
+    began = time.monotonic()
+    project = bench.operations.project()
+    product = project.tables[next(iter(case.expected))].product
+    name = f"{product}/{case.name}" if product else case.name
+    within = case.within_s or bench.seconds
+    try:
+        with bench.environment(case.expected) as found:
+            slowest = _delivered(found, case.parts, bench, within=within)
+            if isinstance(slowest, TestResult):
+                result = replace(slowest, name=name, path=case.path)
+            else:
+                compared = compared_tables(found, case)
+                result = judged(name, case.path, compared, tolerance=case.tolerance, slowest_s=slowest)
+    except HeadgateError as error:
+        if isinstance(error, Refused | UsageError):
+            raise
+        result = TestResult(name, case.path, CaseOutcome.ERROR, Found.ERROR.of(error=error.sentence))
+    return replace(result, took_s=time.monotonic() - began)
+
+
+def write_first_case(operations: EnvironmentService, word: str, bench: TestBench) -> str:
+    """Write a case for a product, or for a table, with the rows that its tables have today; return the file's path.
+
+    Raises Refused if the file exists, UsageError for an unknown name, and any error of the run.
+    """
+    project = operations.project()
+    products = {table.product for table in project.tables.values() if not table.external} - {""}
+    if word in products and word not in project.tables:
+        tables = select_tables(operations, (), (word,))
+    else:
+        tables = select_tables(operations, (word,), ())
+    sinks, recorded = sinks_of(project, tables), sorted(tables)
+    if not sinks:
+        raise UsageError(f"{word} has no statement to test", remedy="name a product or a table that has one")
+    path = recorded_case_path(project.tables[sinks[0]], word.strip("+"))
+    place = Path(operations.place.folder, path)
+    if os.path.lexists(place):
+        raise Refused(f"{place} exists", remedy="rename it, or edit it; nothing was written")
+    parts = generated_parts(project, sinks)
+    case = IntegrationCase(f"{word}_recorded", path, parts, dict.fromkeys(recorded, ()), {})
+    with bench.environment(sinks) as found:
+        slowest = _delivered(found, parts, bench, within=bench.seconds)
+        if isinstance(slowest, TestResult):
+            raise HeadgateError(str(slowest.fact), remedy="correct the statement, then do this again")
+        rows = {name: found.rows(name) for name in found.project.built if name in tables}
+        text = recorded_case(case, rows, found.tables, closing_from=PARTS)
+    write_new(str(place), text)
+    return path
+
+
+def compared_tables(environment: EphemeralEnvironment, case: IntegrationCase) -> tuple[CheckedTable, ...]:
+    """Read all tables that a case expects, and return them with their expected rows, upstream tables first."""
+    return tuple(
+        CheckedTable(
+            name,
+            expected_columns_of(environment.tables[name]),
+            expected=case.expected[name],
+            found=environment.rows(name),
+            key=case.keys.get(name, ()),
+        )
+        for name in environment.project.built
+        if name in case.expected
+    )
+
+
+def _delivered(
+    environment: EphemeralEnvironment, parts: tuple[Part, ...], bench: TestBench, *, within: float
+) -> float | TestResult:
+    """Deploy, write all parts one after the other, and wait until each is read everywhere.
+
+    Returns the longest time of a part, in seconds, or the result if a statement failed or was too slow.
+    """
+    slowest = 0.0
+    for number, part in enumerate(parts, 1):
+        for name, rows in part.items():
+            if rows:
+                environment.write_rows(name, rows)
+        if number == 1:
+            # Static sides are read when a statement starts, so their rows are written before.
+            environment.deploy(bench.progress)
+        try:
+            took = environment.wait_until_read(bench.progress, seconds=within, what=f"part {number} of {len(parts)}")
+        except StatementFailed as error:
+            failed = Found.FAILED.of(part=number, error=error.summary)
+            return TestResult("", "", CaseOutcome.FAILED, failed, table=error.table)
+        except NotInTime as error:
+            slow = Found.TOO_SLOW.of(part=number, seconds=within, why=error.facts[0])
+            return TestResult("", "", CaseOutcome.FAILED, slow, table=str(dict(error.facts[0].values)["table"]))
+        slowest = max(slowest, took)
+    return slowest
+
+
+def _refuse(folder: str, problems: tuple[Problem, ...]) -> None:
+    errors = [problem for problem in problems if problem.severity is Severity.ERROR]
+    if errors:
+        raise InvalidProject(
+            f"the integration tests of {folder} have {counted(len(errors), 'problem')}",
+            remedy="correct what is listed; nothing was run",
+            problems=tuple(problem.as_json() for problem in problems),
+        )
