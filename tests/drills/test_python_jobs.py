@@ -7,12 +7,14 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as parquet
 import pytest
-from tiny_project import Tiny, tiny_that_runs, until
+from shared_servers import server
+from tiny_project import Tiny, committed, tiny_that_runs, until
 
 pytestmark = [pytest.mark.spark, pytest.mark.drill, pytest.mark.long]
 
@@ -160,3 +162,72 @@ def test_a_row_on_which_the_code_raises_is_reported_with_its_line(tiny: Tiny) ->
     assert done.returncode == 1 and said in done.stdout + done.stderr, done.stdout + done.stderr
     tiny.land(1)
     caught_up(tiny)
+
+
+RELEASED = {
+    "landed": DDL["landed"],
+    "counted": "CREATE TABLE counted (id BIGINT, kind STRING, n BIGINT) USING parquet;",
+    "tagged": "CREATE TABLE tagged (id BIGINT, kind STRING, n BIGINT) USING parquet;",
+}
+TAG = "# CREATE FUNCTION tag(kind STRING) RETURNS STRING\n\n\ndef tag(kind: str) -> str:\n    return f'{{kind}}{}'\n"
+TAGGED = {"tagged": "INSERT INTO tagged SELECT id, tag(kind) AS kind, n FROM STREAM counted;"}
+
+
+def released(tiny: Tiny, table: str, version: int) -> set[tuple[int, str, int]]:
+    """Return the rows of a version's table; each is there once."""
+    files = committed(tiny.folder / f"data/tables/{table}__v{version}")
+    found = [tuple(row.values()) for file in files for row in parquet.read_table(file).to_pylist()]
+    assert len(set(found)) == len(found)
+    return set(found)
+
+
+def numbered(tiny: Tiny, end: str = "") -> set[tuple[int, str, int]]:
+    """Return the rows that jobs and functions make of all rows that have landed."""
+    seen = Counter[str]()
+    found = set()
+    for id, kind in landed(tiny).items():
+        seen[kind] += 1
+        found.add((id, f"{kind}{end}", seen[kind]))
+    return found
+
+
+@pytest.mark.parametrize("elsewhere", [False, True], ids=["local pool", "pool with a url"])
+def test_a_changed_job_is_compared_swapped_and_rolled_back_with_its_state(tmp_path: Path, elsewhere: bool) -> None:
+    with ExitStack() as stack:
+        tiny = Tiny(tmp_path, {"HEADGATE_MEASURE_S": "1"}, ddl=RELEASED, dml=TAGGED)
+        tiny.write()
+        if elsewhere:
+            place = stack.enter_context(server(tmp_path / "server"))
+            manifest = tiny.folder / "headgate.yml"
+            (line,) = (each for each in manifest.read_text().splitlines() if "pool:" in each)
+            manifest.write_text(manifest.read_text().replace(line, f"    pool: {{name: far, url: '{place.url}'}}"))
+        function = tiny.folder / "functions/tag.py"
+        function.parent.mkdir()
+        function.write_text(TAG.format("1"))
+        write_job(tmp_path, "counted", COUNTED)
+        tiny.land(6)
+        stack.callback(tiny.run, "down", "--confirm", "")
+        tiny.done("up")
+        done = tiny.apply(tiny.plan("--all"))
+        assert done.returncode == 0, done.stdout + done.stderr
+        until(lambda: released(tiny, "tagged", 1) == numbered(tiny, "1"), 120, "all rows are there")
+
+        write_job(tmp_path, "counted", COUNTED.replace("n + 1 + len(frame))", "n + 1 + len(frame), 1)"))
+        function.write_text(TAG.format("2"))
+        done = tiny.apply(tiny.plan("counted", "--children", "all"))
+        assert done.returncode == 0, done.stdout + done.stderr
+        run = json.loads(tiny.done("runs", "--json"))[0]
+        notes = {step["table"]: step["note"] for step in run["steps"] if step["do"] == "validate"}
+        print(notes)
+        assert notes.keys() == {"counted", "tagged"} and all(note.startswith("as expected") for note in notes.values())
+        tiny.land(2)
+        until(lambda: released(tiny, "tagged", 2) == numbered(tiny, "2"), 120, "the new versions have all rows")
+        assert released(tiny, "counted", 2) == numbered(tiny)
+
+        done = tiny.apply(tiny.plan("rollback", "counted"))
+        assert done.returncode == 0, done.stdout + done.stderr
+        tiny.land(2)
+        until(lambda: released(tiny, "tagged", 1) == numbered(tiny, "1"), 120, "the old versions have all rows")
+        assert released(tiny, "counted", 1) == numbered(tiny), "the old version goes on with its own state and code"
+        serving = {table: row["version"] for table, row in tiny.statements().items() if row.get("version")}
+        assert serving == {"counted": 1, "tagged": 1}

@@ -51,7 +51,7 @@ _COUNTED = ("count(*)", "count(1)")
 class RowCause(FactKind):
     """An edit that makes rows or values differ between two versions of a statement."""
 
-    UNREADABLE = "the query changed, and it cannot be read"
+    UNREADABLE = "the query changed, and what that does to its rows is unknown"
     RESTRUCTURED = "the structure of the query changed"
     FILTER_ADDED = "filter added: {term}"
     FILTER_REMOVED = "filter removed: {term}"
