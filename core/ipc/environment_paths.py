@@ -8,6 +8,8 @@ from pathlib import PurePosixPath
 PARSE_CACHE_FILE = "facts-1.db"
 """File name of the parse cache; must change with the layout of the cache's tables."""
 
+JOB_LOGS = "jobs"
+"""Name of the folder, in an environment's home, with a log for each query that is a job, such as `orders@v3.log`."""
 JOB_BUILDS = "job-builds"
 """Name of the folder, in an environment's home, in which each build of a job has a temporary folder."""
 
@@ -48,6 +50,10 @@ class EnvironmentPaths:
     @property
     def job_builds(self) -> str:
         return f"{self.home}/{JOB_BUILDS}"
+
+    @property
+    def job_logs(self) -> str:
+        return f"{self.home}/{JOB_LOGS}"
 
     @property
     def emergency(self) -> str:

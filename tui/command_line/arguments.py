@@ -303,6 +303,7 @@ def schema(parser: CommandParser) -> None:
 
 def logs(parser: CommandParser) -> None:
     add_choice(parser, "of", ("agent", "pool"), metavar="OF", what="whose log (agent)", default="agent")
+    parser.add_argument("--job", metavar="TABLE", help="what the job in Python of a table, or of TABLE@vN, has printed")
     parser.add_argument("-n", "--limit", type=count, default=50, help="how many lines (50)")
     parser.add_argument("-f", "--follow", action="store_true", help="keep printing new lines")
 

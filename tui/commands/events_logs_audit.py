@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any, TextIO
 
 from core.model.errors import UsageError
-from core.model.names import TableName, parse_table_name
+from core.model.names import TableName, parse_statement_name, parse_table_name, query_name, split_query
 from core.text.wording import counted
 from state.row_types import AuditRow, EventRow
 from state.table_records import subjects_of
@@ -36,13 +36,18 @@ def events(context: CommandContext) -> int:
 
 
 def logs(context: CommandContext) -> int:
-    """Print the last lines of the agent's or the pool's log. With `--follow`, print new lines until interrupted."""
+    """Print the last lines of the log of agent, pool or a job. With `--follow`, print new lines until interrupted."""
     args, output = context.args, context.output
     where = context.place.where
-    path = {"agent": where.agent_log, "pool": where.pool_log}[args.of]
-    has_ledger(context.place)
-    if not os.path.exists(path):
-        raise UsageError(f"there is no {args.of} log yet ({path})", remedy="headgate doctor --paths")
+    if args.job is not None:
+        if args.of != "agent":
+            raise UsageError(f"--job and {args.of} name two logs", remedy="leave out one of them")
+        path = _job_log(context)
+    else:
+        path = {"agent": where.agent_log, "pool": where.pool_log}[args.of]
+        has_ledger(context.place)
+        if not os.path.exists(path):
+            raise UsageError(f"there is no {args.of} log yet ({path})", remedy="headgate doctor --paths")
     found = agent_process.log_tail(path, args.limit)
     if output.as_json:
         output.data({"path": path, "lines": found})
@@ -51,6 +56,25 @@ def logs(context: CommandContext) -> int:
     if args.follow:
         _follow_file(path, lambda line: output.print([line]))
     return 0
+
+
+def _job_log(context: CommandContext) -> str:
+    """Return the log of the version that `--job` names or, for a table, of the version whose log was written last."""
+    from core.sql.python_jobs import is_python_job
+
+    asked = parse_statement_name(context.args.job)
+    table, version = split_query(asked) or (parse_table_name(asked), None)
+    found = [each for each in context.operations.reader.versions(table) if version in (None, each.version)]
+    if not found:
+        raise UsageError(f"{asked} has never been deployed here", remedy="headgate ls lists the tables")
+    jobs = [each for each in found if is_python_job(each.compiled)]
+    if not jobs:
+        raise UsageError(f"{asked} is not a job in Python", remedy="headgate logs agent shows the log of the agent")
+    paths = [f"{context.place.where.job_logs}/{query_name(table, each.version)}.log" for each in jobs]
+    written = [path for path in paths if os.path.exists(path)]
+    if not written:
+        raise UsageError(f"there is no log of {asked} yet ({paths[0]})", remedy="its code runs when it starts")
+    return max(written, key=os.path.getmtime)
 
 
 def audit(context: CommandContext) -> int:

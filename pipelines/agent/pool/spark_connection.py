@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from core.ipc.environment_paths import job_packages
+from core.ipc.environment_paths import JOB_LOGS, job_packages
 from core.ports.spark import Analysis, Jobs, Queries, Tables, TableUpkeep
 from pipelines.python_jobs.job_builder import JobBuilder
 from pipelines.python_jobs.job_environments import JobEnvironments
@@ -34,7 +34,7 @@ class SparkConnection:
         self.analysis: Analysis = SparkAnalysis(session)
         self.upkeep: TableUpkeep = SparkUpkeep(session)
         environments = JobEnvironments(Path(job_packages(home))) if is_local else None
-        self.jobs: Jobs = JobBuilder(session, Path(home) / "jobs", environments)
+        self.jobs: Jobs = JobBuilder(session, Path(home) / JOB_LOGS, environments)
 
     def close(self) -> None:
         """Close both sessions of this connection without waiting for the server, which may not respond."""
