@@ -16,6 +16,9 @@ YEAR_S = 365 * 86400.0
 MOST_RATE = 400.0
 """Maximum rate of the demo, in orders per second. In a burst, the generator writes five times as many."""
 
+MOST_LOAD = 1e7
+"""Maximum rate of a benchmark, in rows per second."""
+
 SCENARIOS = range(1, 7)
 """Numbers of the demo's scenarios; see `headgate help scenarios`."""
 MOST_LINES = 1_000_000
@@ -65,6 +68,14 @@ def seconds(text: str) -> float:
 
 def rate(text: str) -> float:
     return parse_number(text, 0, MOST_RATE, "a number of orders per second")
+
+
+def load_rate(text: str) -> float:
+    return parse_number(text, 1, MOST_LOAD, "a number of rows per second")
+
+
+def percent(text: str) -> float:
+    return parse_number(text, 1, 100, "a percentage")
 
 
 def count(text: str) -> int:
@@ -271,6 +282,43 @@ def _integration(parser: CommandParser) -> None:
         "--integration", action="store_true", help="tests of several tables, deployed in an environment of their own"
     )
     parser.add_argument("--pool", metavar="ENV", help="use the running Spark server of this environment")
+
+
+def _benchmark(parser: CommandParser) -> None:
+    _tables(parser, many="*", what="only these tables, with everything upstream (all)")
+    parser.add_argument("--product", action="append", default=[], help="only this product; may be repeated")
+    parser.add_argument(
+        "--sample", action="append", default=[], metavar="[SOURCE=]FILE",
+        help="file or folder with rows of a source (its own rows, else made up)",
+    )  # fmt: skip
+    parser.add_argument("--repeat", type=count, default=1, metavar="N", help="repetitions, to see the spread (1)")
+    parser.add_argument("--record-bytes", type=count, metavar="N", help="size to which records are filled up")
+    parser.add_argument("--window", type=seconds, metavar="S", help="seconds of load (4 triggers, at least 20)")
+    parser.add_argument("--cores", type=count, metavar="N", help="cores of the server (those of the pool)")
+    parser.add_argument("--out", metavar="FILE", help="write the result as JSON")
+    parser.add_argument("--svg", metavar="FILE", help="write a picture")
+
+
+def bench_latency(parser: CommandParser) -> None:
+    _benchmark(parser)
+    parser.add_argument("--rate", type=load_rate, default=100.0, metavar="N", help="rows per second of the load (100)")
+    parser.add_argument("--probes", type=count, default=12, metavar="N", help="probes while nothing else runs (12)")
+    parser.add_argument("--probe-rows", type=count, default=100, metavar="N", help="rows of a probe (100)")
+
+
+def bench_throughput(parser: CommandParser) -> None:
+    _benchmark(parser)
+    parser.add_argument("--rate", type=load_rate, default=100.0, metavar="N", help="first rate, rows per second (100)")
+    parser.add_argument("--most", type=load_rate, default=1e6, metavar="N", help="rate at which it ends (1000000)")
+    parser.add_argument(
+        "--precision", type=percent, default=15.0, metavar="PERCENT",
+        help="distance of the sustained and the failed rate at which it ends (15)",
+    )  # fmt: skip
+
+
+def bench_show(parser: CommandParser) -> None:
+    parser.add_argument("file", metavar="FILE", help="a result")
+    parser.add_argument("--svg", metavar="FILE", help="write a picture")
 
 
 def act(parser: CommandParser) -> None:

@@ -125,6 +125,20 @@ TEST_SUBCOMMANDS = (
                    "headgate test init fct_orders\nheadgate test init --integration sales", arguments.test_init),
 )  # fmt: skip
 
+BENCH_SUBCOMMANDS = (
+    SubcommandSpec("latency", "Measure the time from a source to each table, idle and under load.",
+                   "headgate bench latency\nheadgate bench latency fct_revenue --rate 500 --svg latency.svg\n"
+                   "headgate bench latency --product sales --repeat 3 --out latency.json",
+                   arguments.bench_latency),
+    SubcommandSpec("throughput", "Search for the highest rate at which every statement meets its objective.",
+                   "headgate bench throughput fct_revenue\n"
+                   "headgate bench throughput --product sales --record-bytes 1000 --out r.json",
+                   arguments.bench_throughput),
+    SubcommandSpec("show", "Show a result that --out has written.",
+                   "headgate bench show latency.json\nheadgate bench show latency.json --svg latency.svg",
+                   arguments.bench_show),
+)  # fmt: skip
+
 INIT_SUBCOMMANDS = (
     SubcommandSpec("table", "Write a new table of this project.",
                    "headgate init table clicks\nheadgate init table fct_orders --layer facts --reads src_orders\n"
@@ -205,6 +219,9 @@ COMMAND_SPECS = (
                 "headgate test --integration --product sales --pool dev --junit results.xml\n"
                 "headgate test init fct_orders", "statement_tests:test", arguments.test,
                 subcommands=TEST_SUBCOMMANDS),
+    CommandSpec("bench", CHANGE, "Measure latency and throughput in an environment of its own.",
+                "headgate bench latency fct_revenue\nheadgate bench throughput --product sales",
+                "bench:bench", arguments.nothing, subcommands=BENCH_SUBCOMMANDS),
     CommandSpec("review", CHANGE, "List plans, or show one in full.",
                 "headgate review\nheadgate review 7f3a\nheadgate review plan.json", "review_approve:review",
                 plan_arguments.review),

@@ -123,6 +123,10 @@ class EphemeralRequest:
     """Interval of all statements; None keeps the declared intervals."""
     texts: Mapping[str, str] | None = None
     """Contents of the project's files by path, in place of those in the project folder."""
+    cores: int | None = None
+    """Cores of its own server; None for those of the declared pool."""
+    measure_s: str = MEASURE_S
+    """Seconds between two measurements of lag by the agent; empty for the usual time."""
 
 
 @contextmanager
@@ -172,7 +176,7 @@ def create_ephemeral_environment(operations: EnvironmentService, request: Epheme
         name=name,
         base=place.environment,
         data=folders,
-        pool=_pool(project.environments[place.environment].pool, request.server),
+        pool=_pool(project.environments[place.environment].pool, request.server, request.cores),
         trigger=request.trigger,
     )
     record = EphemeralRecord(
@@ -181,8 +185,9 @@ def create_ephemeral_environment(operations: EnvironmentService, request: Epheme
         shared_server=request.server.url if request.server else "",
     )  # fmt: skip
     lock = _write(folder, record, {**found.texts, PROJECT_FILE: manifest})
+    environ = dict(operations.environ) | ({"HEADGATE_MEASURE_S": request.measure_s} if request.measure_s else {})
     return EphemeralEnvironment(
-        folder, record, found, operations.environ, base_home=place.where.home, server=request.server, lock=lock
+        folder, record, found, environ, base_home=place.where.home, server=request.server, lock=lock
     )
 
 
@@ -205,7 +210,7 @@ class EphemeralEnvironment:
     ) -> None:
         self.folder, self.record, self.project = folder, record, project
         self._base_home = Path(base_home)
-        self._environ = dict(environ) | {"HEADGATE_HOME": str(folder / "home"), "HEADGATE_MEASURE_S": MEASURE_S}
+        self._environ = dict(environ) | {"HEADGATE_HOME": str(folder / "home")}
         self._server, self._lock = server, lock
         self._access: TableClient | None = None
 
@@ -307,7 +312,7 @@ class EphemeralEnvironment:
             if not facts and not missing:
                 return now - began
             before = found
-            self._refuse_failed()
+            self.refuse_failed()
             if now - began > seconds:
                 raise NotInTime(seconds, facts or tuple(Unread.UNKNOWN.of(table=name) for name in missing))
             progress(WaitProgress(what, now - began, READ_USUAL_S, str(facts[0]) if facts else ""))
@@ -326,7 +331,8 @@ class EphemeralEnvironment:
         found = self.access.positions(asked)
         return {name: found[name] for name in self.project.built if name in found}
 
-    def _refuse_failed(self) -> None:
+    def refuse_failed(self) -> None:
+        """Raise StatementFailed if a statement has failed, for the first one upstream."""
         failed = {line.table: line for line in self.operations.snapshot().serving if line.state == State.FAILED}
         for name in self.project.built:
             if (line := failed.get(name)) is not None:
@@ -437,7 +443,7 @@ def _shared(folder: Path, record: EphemeralRecord) -> SparkServer | None:
     return SparkServer(record.shared_server, tokens[0].read_text("ascii") if tokens else "")
 
 
-def _pool(declared: Pool, server: SparkServer | None) -> dict[str, Any]:
+def _pool(declared: Pool, server: SparkServer | None, cores: int | None) -> dict[str, Any]:
     """Return the pool of an ephemeral environment as a value of headgate.yml."""
     conf = settings_of_meaning(declared.conf)
     if declared.url is None:
@@ -445,7 +451,8 @@ def _pool(declared: Pool, server: SparkServer | None) -> dict[str, Any]:
     pool: dict[str, Any] = {"name": "tests", "conf": conf}
     if server is not None:
         return {**pool, "url": server.url}
-    return pool if declared.url else {**pool, "cores": declared.cores, "memory": declared.memory}
+    own = pool if declared.url else {**pool, "cores": declared.cores, "memory": declared.memory}
+    return own if cores is None else {**own, "cores": cores}
 
 
 def _write(folder: Path, record: EphemeralRecord, texts: Mapping[str, str]) -> int:

@@ -1,0 +1,84 @@
+"""`python -I -m pipelines.bench`: measures a running environment.
+
+The request is read from stdin as one line of JSON, and the answers are written to stdout as lines of JSON. The end of
+stdin means that the caller is gone, and ends the process.
+"""
+
+import json
+import os
+import sys
+import threading
+from typing import Any
+
+from core.bench.made_up_sample import made_up_sample
+from core.bench.replayed_load import ReplayedLoad, SourceSample, key_columns
+from core.bench.request import BenchKind, BenchRequest, BenchSource, request_from_json
+from core.model.errors import HeadgateError, UsageError
+from core.model.names import TableName
+from pipelines.bench.load_writer import LoadWriter
+from pipelines.bench.machine import machine_facts
+from pipelines.bench.measurement import RunningBenchmark
+from pipelines.bench.source_files import MOST_ROWS, read_sample, show_file, sized, write_rows
+
+STATIC_ROWS = 1_000_000
+"""Number of rows of a static side after which reading of its sample ends."""
+
+
+def main() -> int:
+    """Measure, and write the answers."""
+    line = sys.stdin.readline()
+    threading.Thread(target=_end_with_caller, daemon=True).start()
+    try:
+        request = request_from_json(json.loads(line))
+        if request.kind is BenchKind.SEED:
+            _seed(request)
+        else:
+            _say({"machine": machine_facts(request.place)})
+            for answer in RunningBenchmark(request, _writer(request)).answers():
+                _say(answer)
+        _say({"done": True})
+    except HeadgateError as error:
+        _say({"error": error.as_json()})
+    return 0
+
+
+def _end_with_caller() -> None:
+    sys.stdin.read()
+    os._exit(1)
+
+
+def _say(answer: dict[str, Any]) -> None:
+    print(json.dumps(answer), flush=True)
+
+
+def _seed(request: BenchRequest) -> None:
+    """Write the rows of tables that are read as static sides, which have to be there before their readers start."""
+    for source in request.static:
+        _say({"doing": "rows of static tables", "detail": source.table})
+        sample = _sample(source, most=STATIC_ROWS)
+        show_file(write_rows(source, "static", sample.rows))
+        _say({"load": {source.table: {"rows": len(sample.rows), "made_up": sample.made_up}}})
+
+
+def _writer(request: BenchRequest) -> LoadWriter:
+    samples = {each.table: _sample(each) for each in request.sources}
+    listed = tuple(samples.values())
+    load = ReplayedLoad(samples, key_columns(listed))
+    if request.record_bytes:
+        load = sized(load, request.sources, request.record_bytes)
+    _say({"load": {table: {"rows": len(each.rows), "made_up": each.made_up} for table, each in samples.items()}})
+    if not load.tables:
+        raise UsageError("no source of these tables gets rows", remedy="name tables that stream from a source")
+    return LoadWriter(load, {each.table: each for each in request.sources})
+
+
+def _sample(source: BenchSource, *, most: int = MOST_ROWS) -> SourceSample:
+    rows = read_sample(source, most=most)
+    if rows:
+        return SourceSample(TableName(source.table), source.columns, rows, source.event_column)
+    literals = {(column, equal): list(texts) for column, equal, texts in source.literals}
+    return made_up_sample(source.table, source.columns, literals, event_column=source.event_column)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

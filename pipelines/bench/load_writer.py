@@ -1,0 +1,113 @@
+"""Writes load to the sources of an environment at a rate, as one file for each source and tick.
+
+All files of a run of load are prepared before its first one is shown, so that making up rows takes no time from the
+pool while something is measured. The clock decides only when a file is shown; what became of it is read from logs.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+from core.bench.batch_trace import Injected
+from core.bench.replayed_load import ReplayedLoad
+from core.bench.request import BenchSource
+from core.model.names import TableName
+from pipelines.bench.source_files import show_file, write_rows
+
+TICK_S = 1.0
+"""Seconds between two files of a source while load is written."""
+
+LATE_S = 60.0
+"""Longest time by which events of a run may be before its newest one, however long they are in the sample."""
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedFile:
+    """A file of a source that is not visible yet."""
+
+    source: TableName
+    hidden: str
+    event_s: float
+    middle_event_s: float
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedLoad:
+    """Files that are not visible yet, by tick, and the time between two ticks."""
+
+    ticks: tuple[tuple[PreparedFile, ...], ...]
+    every_s: float
+    begins_at: float
+    """When the first file should be shown, in epoch seconds, which is what its events were made for."""
+
+
+@dataclass(slots=True)
+class LoadWriter:
+    """Writes files to sources. Row numbers continue from one run of load to the next, so no key is repeated."""
+
+    load: ReplayedLoad
+    sources: Mapping[TableName, BenchSource]
+    wait: Callable[[float], None] = time.sleep
+    clock: Callable[[], float] = time.time
+    _total: float = 0.0
+    _files: int = 0
+    _row_s: float = field(default=2e-5, init=False)
+    """Seconds that a row took to prepare."""
+
+    def probe(self, rows: int) -> list[Injected]:
+        """Show one file for each source, with `rows` rows in all, and return what was injected."""
+        prepared = self._prepared(rows, self.clock(), spread_s=LATE_S)
+        return self._show(prepared)
+
+    def prepare(self, rate: float, seconds: float, *, every_s: float = TICK_S) -> PreparedLoad:
+        """Prepare load of `rate` rows per second over all sources for `seconds`."""
+        ticks = max(1, round(seconds / every_s))
+        began = self.clock()
+        begins_at = began + rate * seconds * self._row_s * 1.2 + 0.2
+        # At a high rate, the sample's events of a minute are written within a second.
+        spread_s = min(LATE_S, max(every_s, 10.0))
+        before = self._total
+        files = tuple(
+            tuple(self._prepared(rate * every_s, begins_at + tick * every_s, spread_s=spread_s))
+            for tick in range(ticks)
+        )
+        rows = round(self._total - before)
+        self._row_s = max(1e-6, (self.clock() - began) / max(rows, 1))
+        return PreparedLoad(files, every_s, begins_at)
+
+    def shown(self, prepared: PreparedLoad) -> Iterator[list[Injected]]:
+        """Show the files of each tick when it is due, and yield what was injected."""
+        self.wait(max(0.0, prepared.begins_at - self.clock()))
+        begin = self.clock()
+        for number, tick in enumerate(prepared.ticks):
+            self.wait(max(0.0, begin + number * prepared.every_s - self.clock()))
+            yield self._show(tick)
+
+    def discard(self, prepared: PreparedLoad) -> None:
+        """Delete the files that have not been shown."""
+        for each in (one for tick in prepared.ticks for one in tick):
+            Path(each.hidden).unlink(missing_ok=True)
+
+    def _prepared(self, rows: float, at: float, *, spread_s: float) -> list[PreparedFile]:
+        before, self._total = self._total, self._total + rows
+        self._files += 1
+        found = []
+        for table, (first, count) in self.load.counts(before, self._total).items():
+            if count:
+                values = self.load.rows(table, first, count, at_s=at, spread_s=spread_s)
+                source = self.sources[table]
+                column = self.load.samples[table].event_column
+                events = sorted(value.timestamp() for row in values if isinstance(value := row.get(column), datetime))
+                newest, middle = (events[-1], events[len(events) // 2]) if events else (at, at)
+                hidden = write_rows(source, f"load-{self._files:09}", values)
+                found.append(PreparedFile(table, hidden, newest, middle, count))
+        return found
+
+    def _show(self, prepared: Iterable[PreparedFile]) -> list[Injected]:
+        return [
+            Injected(each.source, show_file(each.hidden), self.clock(), each.event_s, each.middle_event_s)
+            for each in prepared
+        ]

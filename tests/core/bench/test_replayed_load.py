@@ -1,0 +1,105 @@
+from datetime import UTC, datetime, timedelta
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core.bench.made_up_sample import made_up_sample
+from core.bench.replayed_load import ReplayedLoad, SourceSample, event_column, key_columns
+from core.model.names import TableName
+
+ORDERS, PAYMENTS = TableName("orders"), TableName("payments")
+BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def at(second: float) -> datetime:
+    return BEGIN + timedelta(seconds=second)
+
+
+ORDER_ROWS = tuple(
+    {"id": n, "status": "open" if n % 3 else "void", "client": n % 4, "at": at(n - 5 * (n % 2))} for n in range(1, 41)
+)
+PAYMENT_ROWS = tuple({"id": f"p{n}", "order_id": n, "at": at(n + 1)} for n in range(1, 41) if n % 4)
+SAMPLES = {
+    ORDERS: SourceSample(
+        ORDERS,
+        (("id", "bigint"), ("status", "string"), ("client", "int"), ("at", "timestamp")),
+        ORDER_ROWS,
+        "at",
+    ),
+    PAYMENTS: SourceSample(
+        PAYMENTS, (("id", "string"), ("order_id", "bigint"), ("at", "timestamp")), PAYMENT_ROWS, "at"
+    ),
+}
+KEYS = key_columns(tuple(SAMPLES.values()))
+
+
+def load() -> ReplayedLoad:
+    return ReplayedLoad(SAMPLES, KEYS)
+
+
+def test_keys_and_what_refers_to_them_are_found() -> None:
+    assert {(ORDERS, "id"), (PAYMENTS, "id"), (PAYMENTS, "order_id")} == KEYS
+
+
+@given(st.lists(st.floats(0.1, 50), min_size=1, max_size=20))
+def test_totals_that_follow_each_other_give_every_row_once(steps: list[float]) -> None:
+    made, total = load(), 0.0
+    rows: dict[TableName, list[int]] = {ORDERS: [], PAYMENTS: []}
+    for step in steps:
+        for table, (first, count) in made.counts(total, total + step).items():
+            rows[table] += range(first, first + count)
+        total += step
+    assert all(found == list(range(len(found))) for found in rows.values())
+    assert abs(sum(map(len, rows.values())) - total) <= len(rows)
+
+
+def test_three_cycles_repeat_no_key_and_keep_every_match() -> None:
+    made = load()
+    orders = made.rows(ORDERS, 0, 120, at_s=1e9, spread_s=60)
+    payments = made.rows(PAYMENTS, 0, 90, at_s=1e9, spread_s=60)
+    ids = {row["id"] for row in orders}
+    assert len(ids) == 120
+    assert len({row["id"] for row in payments}) == 90
+    assert {row["order_id"] for row in payments} <= ids
+    assert [row["status"] for row in orders] == [row["status"] for row in ORDER_ROWS] * 3
+    assert {row["client"] for row in orders} == {0, 1, 2, 3}
+
+
+def test_a_narrow_type_still_holds_the_renamed_key() -> None:
+    sample = SourceSample(ORDERS, (("id", "int"),), tuple({"id": n} for n in range(100, 120)))
+    made = ReplayedLoad({ORDERS: sample}, frozenset({(ORDERS, "id")}))
+    assert all(0 <= row["id"] < 1 << 31 for row in made.rows(ORDERS, 10**9, 100, at_s=0, spread_s=0))  # type: ignore[operator]  # Values are objects.
+
+
+@given(st.integers(0, 200), st.integers(1, 40), st.floats(0, 100))
+def test_events_end_now_and_are_spread_as_in_the_sample(first: int, count: int, spread_s: float) -> None:
+    rows = load().rows(ORDERS, first, count, at_s=1e9, spread_s=spread_s)
+    events = [row["at"].timestamp() - 1e9 for row in rows]  # type: ignore[attr-defined]  # It is a datetime.
+    assert max(events) == 0
+    assert -spread_s - 1e-3 <= min(events)
+    sample = [ORDER_ROWS[(first + n) % 40]["at"].timestamp() for n in range(count)]  # type: ignore[attr-defined]  # As above.
+    assert [events.index(each) for each in sorted(events)] == [sample.index(each) for each in sorted(sample)] or (
+        spread_s < 1e-3
+    )
+
+
+def test_padding_makes_a_column_longer_and_never_shorter() -> None:
+    made = ReplayedLoad(SAMPLES, KEYS, {ORDERS: ("status", 5)})
+    assert [row["status"] for row in made.rows(ORDERS, 0, 3, at_s=0, spread_s=0)] == ["openx", "openx", "voidx"]
+
+
+def test_made_up_rows_match_and_contain_what_statements_compare() -> None:
+    columns = (("id", "bigint"), ("status", "string"), ("tags", "array<string>"), ("at", "timestamp"))
+    orders = made_up_sample(ORDERS, columns, {("status", True): ["paid"]}, event_column="at")
+    payments = made_up_sample(PAYMENTS, (("order_id", "bigint"), ("at", "timestamp")), {}, event_column="at")
+    assert [row["id"] for row in orders.rows] == [row["order_id"] for row in payments.rows]
+    assert {row["status"] for row in orders.rows} == {"paid"}
+    assert all(isinstance(row["tags"], list) for row in orders.rows)
+    assert len({row["id"] for row in orders.rows}) == len(orders.rows)
+
+
+def test_the_event_column_is_the_nearest_watermark_or_the_first_timestamp() -> None:
+    columns = (("id", "int"), ("created", "timestamp"), ("paid_at", "timestamp"))
+    assert event_column(columns, ["ts", "PAID_AT"]) == "paid_at"
+    assert event_column(columns, []) == "created"
+    assert event_column(columns[:1], ["id"]) == ""

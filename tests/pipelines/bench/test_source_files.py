@@ -1,0 +1,89 @@
+"""Rows that are written as files of a source are read again with the same values, in every format."""
+
+from datetime import UTC, date, datetime
+from pathlib import Path
+
+import pytest
+
+from core.bench.replayed_load import ReplayedLoad, SourceSample
+from core.bench.request import BenchSource
+from core.model.errors import UsageError
+from core.model.names import TableName
+from pipelines.bench.source_files import read_sample, show_file, sized, write_rows
+
+S = TableName("s")
+COLUMNS = (
+    ("id", "bigint"), ("name", "string"), ("price", "double"), ("at", "timestamp"), ("local", "timestamp_ntz"),
+    ("day", "date"),
+)  # fmt: skip
+AT = datetime(2026, 1, 2, 3, 4, 5, 678900, tzinfo=UTC)
+ROWS = (
+    {"id": 1, "name": "a, b", "price": 1.5, "at": AT, "local": AT, "day": date(2026, 1, 2)},
+    {"id": 2, "name": None, "price": None, "at": AT, "local": AT, "day": date(2026, 1, 3)},
+)
+
+
+def source(folder: Path, format: str, columns: tuple[tuple[str, str], ...] = COLUMNS, **options: str) -> BenchSource:
+    return BenchSource(S, str(folder), format, columns, options, sample=str(folder))
+
+
+@pytest.mark.parametrize(
+    ("format", "options"),
+    [
+        ("json", {}),
+        ("json", {"multiline": "true"}),
+        ("csv", {"header": "true"}),
+        ("csv", {"sep": ";"}),
+        ("parquet", {}),
+    ],
+)
+def test_rows_are_read_as_they_were_written(tmp_path: Path, format: str, options: dict[str, str]) -> None:
+    of = source(tmp_path, format, **options)
+    hidden = write_rows(of, "one", ROWS)
+    assert read_sample(of) == ()
+    assert show_file(hidden) == str(tmp_path / f"one.{format}")
+    assert read_sample(of) == ROWS
+
+
+@pytest.mark.parametrize("format", ["json", "parquet"])
+def test_nested_values_are_kept(tmp_path: Path, format: str) -> None:
+    columns = (("tags", "array<string>"), ("of", "struct<x:int,y:string>"))
+    row = {"tags": ["a", "b"], "of": {"x": 1, "y": "z"}}
+    of = source(tmp_path, format, columns)
+    show_file(write_rows(of, "one", [row]))
+    assert read_sample(of) == (row,)
+
+
+def test_the_newest_files_are_the_sample_in_the_order_in_which_they_were_written(tmp_path: Path) -> None:
+    of = source(tmp_path, "json", (("id", "bigint"),))
+    for number in range(5):
+        path = Path(show_file(write_rows(of, f"f{number}", [{"id": number}])))
+        path.touch()
+    assert [row["id"] for row in read_sample(of, most=3)] == [2, 3, 4]
+    (tmp_path / "_spark_metadata").mkdir()
+    (tmp_path / "_spark_metadata/0").write_text("v1")
+    assert len(read_sample(of)) == 5
+
+
+def test_a_file_that_is_no_such_format_is_named(tmp_path: Path) -> None:
+    (tmp_path / "x.json").write_text("[1]")
+    with pytest.raises(UsageError, match=r"x\.json cannot be read as json: a line is no object"):
+        read_sample(source(tmp_path, "json"))
+
+
+def test_a_sample_that_does_not_exist_is_empty(tmp_path: Path) -> None:
+    assert read_sample(source(tmp_path / "none", "json")) == ()
+
+
+def test_records_are_filled_up_to_a_size(tmp_path: Path) -> None:
+    of = source(tmp_path, "json", (("id", "bigint"), ("note", "string")))
+    rows = tuple({"id": n, "note": "x" * (n % 10)} for n in range(10, 60))
+    load = ReplayedLoad({S: SourceSample(S, of.columns, rows)}, frozenset({(S, "id")}))
+    filled = sized(load, [of], 500)
+    path = Path(show_file(write_rows(of, "one", filled.rows(S, 0, 50, at_s=0, spread_s=0))))
+    assert abs(path.stat().st_size / 50 - 500) < 10
+    with pytest.raises(UsageError, match="bytes already"):
+        sized(load, [of], 20)
+    bare = ReplayedLoad({S: SourceSample(S, of.columns, rows)}, frozenset({(S, "id"), (S, "note")}))
+    with pytest.raises(UsageError, match="no text column"):
+        sized(bare, [of], 500)

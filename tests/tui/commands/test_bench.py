@@ -1,0 +1,185 @@
+"""headgate bench: what is refused before anything starts, what is said first, and how results are shown."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from xml.dom import minidom
+
+import pytest
+from command_line import written
+
+from core.bench.quantiles import distribution
+from core.bench.request import BenchKind
+from core.bench.result import BenchResult, Figure, FigureKind, TrialRecord, result_from_json
+from tui.command_line import exit_codes
+from tui.services import benchmark_runs, ephemeral_environment
+from tui.services.benchmark_runs import BenchOrder, Reports
+
+MACHINE = {
+    "cores": 2, "memory": 8 << 30, "java": 21, "spark": "4.2.0", "disk_kind": "ext4", "disk_free": 1, "load": 0.5,
+}  # fmt: skip
+
+
+def figures(phase: str, *, repetition: int = 1, add: float = 0.0) -> tuple[Figure, ...]:
+    spread = distribution([each + add for each in (1.0, 2.0, 3.0, 40.0)])
+    stages = {FigureKind.WAIT: 0.5, FigureKind.BATCH: 1.5, FigureKind.WATERMARK: 0.0}
+    path = {FigureKind.WAITS: 0.5, FigureKind.BATCHES: 1.5, FigureKind.WATERMARKS: 0.0}
+    return (
+        Figure(FigureKind.LATENCY, phase, "a", repetition, 2.0 + add, spread, "landed", 2, "no rows"),
+        Figure(FigureKind.EVENT_LATENCY, phase, "a", repetition, 2.5, spread, "landed"),
+        *(Figure(kind, phase, "a", repetition, value, None, "landed") for kind, value in (stages | path).items()),
+    )
+
+
+def result(kind: BenchKind, *given: Figure, trials: tuple[TrialRecord, ...] = ()) -> BenchResult:
+    return BenchResult(
+        str(kind), "p", "dev", 1.8e9, 200.0, "0123456789abcdef", True, MACHINE, {"rate": 100.0, "window_s": 20.0},
+        given, trials, (("a", "landed"),), ("a note",),
+    )  # fmt: skip
+
+
+LATENCY = result(BenchKind.LATENCY, *figures("idle"), *figures("load", add=1.0))
+
+
+def trial(rate: float, longest_s: float, keeping: str) -> TrialRecord:
+    judged = {
+        "table": "a", "keeping": keeping, "longest_s": longest_s, "objective_s": 60.0, "busy": 0.4, "inputs": 9,
+        "unread": 0,
+    }  # fmt: skip
+    return TrialRecord(1, rate, keeping == "keeps up", 10, 20.0, (judged,))
+
+
+RATES = result(
+    BenchKind.THROUGHPUT,
+    *(Figure(FigureKind.RATE, "", table, 1, 500.0) for table in ("", "a")),
+    *(Figure(FigureKind.FAILED_RATE, "", table, 1, 1000.0) for table in ("", "a")),
+    trials=(trial(500, 12, "keeps up"), trial(1000, 75, "behind its objective")),
+)
+
+Run = Callable[[BenchResult], list[BenchOrder]]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Replace the measurement by one that returns a result, and return the orders that it receives."""
+
+    def scripted(found: BenchResult) -> list[BenchOrder]:
+        asked: list[BenchOrder] = []
+
+        def run_benchmark(operations: Any, order: BenchOrder, reports: Reports) -> BenchResult:
+            asked.append(order)
+            return found
+
+        monkeypatch.setattr(benchmark_runs, "run_benchmark", run_benchmark)
+        monkeypatch.setattr(ephemeral_environment, "end_abandoned", lambda environ, progress: ())
+        return asked
+
+    return scripted
+
+
+def said(words: list[str], capsys: pytest.CaptureFixture[str], code: int = 0) -> str:
+    assert exit_codes.run_command_line(words) == code
+    found = capsys.readouterr()
+    return found.out + found.err
+
+
+def test_what_it_costs_and_writes_is_said_first(folder: Path, run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = run(LATENCY)
+    text = said(["bench", "latency", "a", "--rate", "1000", "--record-bytes", "500", "--cores", "1"], capsys)
+    assert "this measures 1 statement, with everything upstream, in an environment of its own: " in text
+    assert "a Spark server (1 core, " in text
+    assert " of load" in text and "all of it is deleted at the end" in text
+    (order,) = asked
+    assert (order.kind, order.tables.measured, order.tables.streamed) == (BenchKind.LATENCY, ("a",), ("landed",))
+    assert order.settings["rate"] == 1000 and order.settings["record_bytes"] == 500
+
+
+def test_a_latency_shows_both_phases_with_stages_and_what_did_not_arrive(
+    folder: Path, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(LATENCY)
+    lines = [" ".join(line.split()) for line in said(["bench", "latency"], capsys).splitlines()]
+    for line in (
+        "latency of p, with the settings of dev, commit 0123456789ab, with changes that are not committed",
+        "2 cores, 8.6 GB memory, Java 21, Spark 4.2.0, ext4 disk, load 0.5",
+        "idle, one probe after another:",
+        "a landed 2.0 s 40 s 40 s 2.5 s 0.5 s 1.5 s 0.0 s 4 of 6",
+        "a: 2 inputs of landed wrote no rows",
+        "a landed 0.5 s 1.5 s 0.0 s",
+        "note: a note",
+    ):
+        assert line in lines
+
+
+def test_rates_show_the_chain_and_why_the_next_rate_failed(
+    folder: Path, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(RATES)
+    text = said(["bench", "throughput"], capsys)
+    lines = [" ".join(line.split()) for line in text.splitlines()]
+    assert "chain 500/s 1k/s a 12 s 1m" in lines
+    assert "a 500/s 1k/s behind its objective 12 s 1m" in lines
+    assert "125% a, not sustained" in text
+
+
+def test_a_result_is_written_read_again_and_drawn(folder: Path, run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    run(LATENCY)
+    found = written(["bench", "latency", "--out", "l.json", "--svg", "l.svg"], capsys)
+    assert result_from_json(found) == result_from_json(json.loads((folder / "l.json").read_text())) == LATENCY
+    assert written(["bench", "show", "l.json"], capsys) == found
+    minidom.parse(str(folder / "l.svg"))
+    (folder / "r.json").write_text(json.dumps(RATES.as_json()))
+    assert "written: r.svg" in said(["bench", "show", "r.json", "--svg", "r.svg"], capsys)
+    assert "500 rows/s, sustained: 20% of the objective (a)" in minidom.parse(str(folder / "r.svg")).toxml()
+
+
+def test_repetitions_show_their_spread(folder: Path, run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    run(result(BenchKind.LATENCY, *(each for n in (1, 2, 3) for each in figures("idle", repetition=n, add=n - 1.0))))
+    text = said(["bench", "latency", "--repeat", "3"], capsys)
+    assert "3 repetitions: their p50 differ by 67% of their mean (median of all tables), at most by 67% (a)" in text
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["bench"], "bench needs to know what to measure"),
+        (["bench", "latency", "--product", "pp"], "'pp' is not a product"),
+        (["bench", "latency", "landed"], "none of these tables has a statement"),
+        (["bench", "latency", "--sample", "x=y"], "--sample names x, which is no source of these tables"),
+        (["bench", "latency", "--sample", "nowhere"], "nowhere does not exist"),
+        (["bench", "latency", "--rate", "0"], "is not a number of rows per second"),
+        (["bench", "show", "headgate.yml"], "headgate.yml is not JSON"),
+        (["bench", "show", "nowhere"], "nowhere cannot be read"),
+    ],
+)
+def test_mistakes_are_one_sentence_before_anything_starts(
+    folder: Path, capsys: pytest.CaptureFixture[str], words: list[str], expected: str
+) -> None:
+    assert expected in said(words, capsys, 2)
+
+
+def test_a_result_of_something_else_is_refused_with_its_name(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "x.json").write_text("{}")
+    assert "x.json: it is not the result of a benchmark" in said(["bench", "show", "x.json"], capsys, 2)
+
+
+def test_a_protected_environment_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "shop PROD protected is not benchmarked" in said(["bench", "latency", "--env", "prod"], capsys, 3)
+
+
+@pytest.mark.parametrize(
+    ("ddl", "expected"),
+    [
+        ("CREATE TABLE landed (id BIGINT, kind STRING) USING orc LOCATION 'l'", "landed is a source in orc"),
+        (
+            "CREATE TABLE landed (id BIGINT, kind STRING) USING json OPTIONS ('timestampFormat'='yyyy') LOCATION 'l'",
+            "landed has the option timestampformat",
+        ),
+    ],
+)
+def test_sources_that_cannot_be_written_are_refused(
+    folder: Path, capsys: pytest.CaptureFixture[str], ddl: str, expected: str
+) -> None:
+    next(folder.glob("pipelines/*/p/landed/sql-scripts/ddl.landed.sql")).write_text(f"{ddl};")
+    assert expected in said(["bench", "throughput"], capsys, 3)

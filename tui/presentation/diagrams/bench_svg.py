@@ -1,0 +1,156 @@
+"""Draws the result of a benchmark as an SVG picture: bars of stages, or the rates that were tried."""
+
+import math
+from collections.abc import Iterator
+from itertools import pairwise
+
+from core.bench.request import BenchKind
+from core.bench.result import BenchResult, Figure, FigureKind, TrialRecord
+from tui.presentation.diagrams.lineage_svg import CHAR, LINE, SMALL, safe, svg_document
+from tui.presentation.reports.bench_results import PHASES, head_lines, latency_rows
+from tui.presentation.styling.value_formatting import short_number, took
+
+ROW, THICK, WIDE, TALL = 22.0, 13.0, 520.0, 260.0
+
+_STAGES = (
+    (FigureKind.WAITS, "waits for batches", "bar"),
+    (FigureKind.BATCHES, "in batches", "tip-value"),
+    (FigureKind.WATERMARKS, "waits for watermarks", "root"),
+)
+
+
+def bench_svg(result: BenchResult) -> str:
+    """Return a picture of a result."""
+    draw = _latency if result.kind == BenchKind.LATENCY else _rates
+    drawing, width, height, legend = draw(result)
+    heads = head_lines(result)
+    below = [_text(0, 46 + height + LINE * (number + 2), line, "small dim") for number, line in enumerate(heads[1:])]
+    width = max(width, *(len(line) * SMALL for line in heads))
+    return svg_document(heads[0], width, 46 + height + LINE * 3, drawing, [*legend, *below])
+
+
+def _latency(result: BenchResult) -> tuple[list[str], float, float, list[str]]:
+    phases = [(words, rows) for phase, words in PHASES.items() if (rows := _known(result, phase))]
+    spreads = [each.spread for _, rows in phases for each, _ in rows if each.spread is not None]
+    longest = max((spread.p99 for spread in spreads), default=0.0) or 1.0
+    names = max(len(f"{each.table} from {each.source}") for _, rows in phases for each, _ in rows) * SMALL + 12
+    lines, y = [], 0.0
+    for words, rows in phases:
+        lines.append(_text(0, y + 12, words, "head"))
+        y += ROW
+        for latency, each in rows:
+            lines += _bar(latency, each, names, y, WIDE / longest)
+            y += ROW
+        y += 6
+    lines += [*_axis(names, y, longest, WIDE / longest)]
+    legend = list(_legend(46 + y + 34))
+    return lines, names + WIDE + 110, y + 34, legend
+
+
+def _known(result: BenchResult, phase: str) -> list[tuple[Figure, dict[FigureKind, Figure]]]:
+    return [row for row in latency_rows(result, phase) if row[0].spread is not None]
+
+
+def _bar(latency: Figure, each: dict[FigureKind, Figure], left: float, y: float, scale: float) -> Iterator[str]:
+    spread = latency.spread
+    assert spread is not None, "only known latencies are drawn"
+    stages = [each[kind].value if kind in each else 0.0 for kind, _, _ in _STAGES]
+    # Medians of stages do not add up to the median of the whole exactly.
+    parts = [stage * spread.p50 / (sum(stages) or 1.0) for stage in stages]
+    name = f"{latency.table} from {latency.source}"
+    yield f'<text class="small" x="0" y="{y + 10:.1f}">{safe(name)}</text>'
+    x = left
+    for part, (_, words, colour) in zip(parts, _STAGES, strict=True):
+        if part * scale > 0.05:
+            tip = f"{name}: {words} {took(part)}"
+            yield (
+                f'<rect class="{colour}" x="{x:.1f}" y="{y:.1f}" width="{part * scale:.1f}" height="{THICK}">'
+                f"<title>{safe(tip)}</title></rect>"
+            )
+        x += part * scale
+    middle = y + THICK / 2
+    end, tail = left + spread.p95 * scale, left + spread.p99 * scale
+    yield f'<path class="condition" d="M{x:.1f} {middle:.1f}H{tail:.1f}"/>'
+    for at in (end, tail):
+        yield f'<path class="value" d="M{at:.1f} {y + 2:.1f}V{y + THICK - 2:.1f}"/>'
+    yield _text(tail + 6, y + 10, f"{took(spread.p50)}, {took(spread.p99)}", "small dim")
+
+
+def _axis(left: float, y: float, longest: float, scale: float) -> Iterator[str]:
+    step = _step(longest)
+    for number in range(int(longest / step) + 1):
+        x = left + number * step * scale
+        yield f'<path class="box" d="M{x:.1f} {y - 4:.1f}v5"/>'
+        yield _text(x - 4, y + 14, f"{number * step:g}", "small dim")
+    yield _text(left + WIDE + 8, y + 14, "seconds", "small dim")
+
+
+def _step(longest: float) -> float:
+    raw = longest / 8
+    power = 10.0 ** math.floor(math.log10(raw))
+    return next(power * each for each in (1, 2, 5, 10) if power * each >= raw)
+
+
+def _legend(y: float) -> Iterator[str]:
+    x = 0.0
+    for _, words, colour in _STAGES:
+        yield f'<rect class="{colour}" x="{x:.1f}" y="{y - 9:.1f}" width="12" height="10"/>'
+        yield _text(x + 17, y, words, "small dim")
+        x += 17 + len(words) * SMALL + 18
+    yield _text(x, y, "bar: p50; strokes: p95, p99", "small dim")
+
+
+def _rates(result: BenchResult) -> tuple[list[str], float, float, list[str]]:
+    trials = sorted(result.trials, key=lambda each: each.rate)
+    low, high = math.log10(trials[0].rate), math.log10(trials[-1].rate)
+    most = max(1.2, *(min(_part(each), 3.0) for each in trials))
+    left = 52.0
+
+    def at(trial: TrialRecord) -> tuple[float, float]:
+        across = (math.log10(trial.rate) - low) / (high - low) if high > low else 0.5
+        return left + 20 + across * (WIDE - 40), TALL - min(_part(trial), most) / most * TALL
+
+    one = TALL - TALL / most
+    lines = [
+        f'<path class="box" fill="none" d="M{left} 0V{TALL}H{left + WIDE}"/>',
+        f'<path class="condition" d="M{left} {one:.1f}H{left + WIDE}"/>',
+        _text(left + WIDE + 6, one + 4, "objective", "small dim"),
+        _text(0, 10, "longest wait", "small dim"),
+        _text(left + WIDE + 6, TALL + 4, "rows/s", "small dim"),
+        *(_text(left - 38, TALL - part * TALL / most + 4, f"{part:.0%}", "small dim") for part in (0.5, 1.0)),
+    ]
+    for before, after in pairwise(trials):
+        (x, y), (x_after, y_after) = at(before), at(after)
+        if before.repetition == after.repetition:
+            lines.append(f'<path class="value" d="M{x:.1f} {y:.1f}L{x_after:.1f} {y_after:.1f}"/>')
+    for trial in trials:
+        x, y = at(trial)
+        colour = "landed" if trial.sustained else "root"
+        verdict = "sustained" if trial.sustained else "not sustained"
+        tip = f"{short_number(trial.rate)} rows/s, {verdict}: {_part(trial):.0%} of the objective ({_slowest(trial)})"
+        lines.append(
+            f'<circle class="{colour} box" cx="{x:.1f}" cy="{y:.1f}" r="6"><title>{safe(tip)}</title></circle>'
+        )
+        lines.append(
+            _text(x - len(short_number(trial.rate)) * CHAR / 2, TALL + 16, short_number(trial.rate), "small dim")
+        )
+    legend_y = 46 + TALL + 44
+    legend = [
+        f'<circle class="landed box" cx="6" cy="{legend_y - 4}" r="6"/>', _text(18, legend_y, "sustained", "small dim"),
+        f'<circle class="root box" cx="110" cy="{legend_y - 4}" r="6"/>',
+        _text(122, legend_y, "not sustained", "small dim"),
+    ]  # fmt: skip
+    return lines, left + WIDE + 80, TALL + 44, legend
+
+
+def _part(trial: TrialRecord) -> float:
+    """Return the longest wait at a rate, as a part of the objective of its statement."""
+    return max((float(each["longest_s"]) / float(each["objective_s"]) for each in trial.statements), default=0.0)
+
+
+def _slowest(trial: TrialRecord) -> str:
+    return str(max(trial.statements, key=lambda each: each["longest_s"] / each["objective_s"])["table"])
+
+
+def _text(x: float, y: float, words: str, kind: str) -> str:
+    return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}">{safe(words)}</text>'

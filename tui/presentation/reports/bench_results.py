@@ -1,0 +1,228 @@
+"""The result of a benchmark as lines: tables of its figures, and bars."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from statistics import median
+
+from core.bench.batch_trace import Ended
+from core.bench.keeping_up import Keeping
+from core.bench.request import BenchKind
+from core.bench.result import BenchResult, Figure, FigureKind, TrialRecord, by_name, spread_of
+from core.text.wording import counted
+from tui.presentation.styling.table_layout import format_table
+from tui.presentation.styling.theme import Glyphs
+from tui.presentation.styling.value_formatting import short_duration, short_number, short_size, took, utc_moment
+
+BAR = 36
+
+PHASES = {"idle": "idle, one probe after another", "load": "under load"}
+
+_LATENCY = ("TABLE", "FROM", "P50", "P95", "P99", "EVENT P50", "WAITS", "BATCHES", "WATERMARKS", "N")
+_PATH = (FigureKind.WAITS, FigureKind.BATCHES, FigureKind.WATERMARKS)
+_LAST = ("TABLE", "READS", "WAIT", "BATCH", "WATERMARK")
+_STAGES = (FigureKind.WAIT, FigureKind.BATCH, FigureKind.WATERMARK)
+_LATENCY_MEANS = (
+    "P50, P95, P99: from when rows were visible in FROM until all rows due to them were visible in TABLE.",
+    "EVENT P50: from the median event time of these rows. WAITS, BATCHES, WATERMARKS: the medians of what they",
+    "spent before the batches that read them, in these batches, and then until a watermark had passed them.",
+    "The stages are those of single statements: WAIT, BATCH and WATERMARK begin when rows are visible in READS.",
+)
+_RATES = ("TABLE", "SUSTAINED", "SPREAD", "NOT SUSTAINED", "WHY", "LONGEST WAIT", "OBJECTIVE")
+_RATES_MEAN = (
+    "Rates are rows per second over all sources. SUSTAINED: the highest rate at which no input waited for longer than",
+    "the objective, and batches took no longer than the input arrived that they read. LONGEST WAIT: at that rate.",
+)
+_WHY = {Keeping.BEHIND: "behind its objective", Keeping.RISING: "lag rises"}
+_ENDS = {
+    Ended.NO_ROWS: "wrote no rows",
+    Ended.WATERMARK: "waited for the watermark to the end",
+    Ended.UNREAD: "was not read to the end",
+}
+
+
+def result_lines(result: BenchResult, glyphs: Glyphs) -> list[str]:
+    """Return a result as a table with an explanation of its columns, and as bars."""
+    body = _latency_lines(result, glyphs) if result.kind == BenchKind.LATENCY else _rate_lines(result, glyphs)
+    return [*head_lines(result), "", *body, *(f"note: {each}" for each in result.notes)]
+
+
+def head_lines(result: BenchResult) -> list[str]:
+    """Return what was measured, when and on which machine."""
+    machine = result.machine
+    dirty = ", with changes that are not committed" if result.dirty else ""
+    revision = f", commit {result.revision[:12]}{dirty}" if result.revision else ""
+    memory, cores = short_size(machine.get("memory")), counted(int(machine.get("cores") or 0), "core")
+    return [
+        f"{result.kind} of {result.project}, with the settings of {result.environment}{revision}",
+        f"{utc_moment(result.started_at)}, {short_duration(result.took_s)}, {_parameters(result.parameters)}",
+        f"{cores}, {memory} memory, Java {machine.get('java')}, Spark {machine.get('spark')}, "
+        f"{machine.get('disk_kind') or 'unknown'} disk, load {machine.get('load')}",
+    ]
+
+
+def _parameters(given: Mapping[str, object]) -> str:
+    """Return how it was measured, in words."""
+    words = {
+        "repetitions": "{} repetitions",
+        "probes": "{} probes",
+        "probe_rows": "of {} rows",
+        "rate": "{:g} rows/s",
+        "window_s": "for {:g} s",
+        "record_bytes": "records of {} bytes",
+        "cores": "server with {} cores",
+        "memory": "and {} memory",
+    }
+    return ", ".join(text.format(given[name]) for name, text in words.items() if given.get(name))
+
+
+def latency_rows(result: BenchResult, phase: str) -> list[tuple[Figure, dict[FigureKind, Figure]]]:
+    """Return the latencies of a phase in the order of the chain, each with all figures of its table and source.
+
+    With several repetitions, each figure is that of the repetition with the median value.
+    """
+    place = {table: number for number, (table, _) in enumerate(result.stages)}
+    found: dict[tuple[str, str], dict[FigureKind, Figure]] = {}
+    for (kind, of, table, source), figures in by_name(result.figures).items():
+        if of == phase:
+            found.setdefault((table, source), {})[kind] = _middle(figures)
+    rows = [(each[FigureKind.LATENCY], each) for each in found.values() if FigureKind.LATENCY in each]
+    return sorted(rows, key=lambda row: (place.get(row[0].table, len(place)), row[0].table, row[0].source))
+
+
+def _middle(figures: Sequence[Figure]) -> Figure:
+    ordered = sorted(figures, key=lambda each: each.value)
+    return ordered[(len(ordered) - 1) // 2]
+
+
+def _latency_lines(result: BenchResult, glyphs: Glyphs) -> list[str]:
+    lines: list[str] = []
+    phases = [(phase, words, rows) for phase, words in PHASES.items() if (rows := latency_rows(result, phase))]
+    for phase, words, rows in phases:
+        cells = [_latency_cells(latency, each) for latency, each in rows]
+        lines += [f"{words}:", *format_table(_LATENCY, cells, right=_LATENCY[2:]), ""]
+        lines += [*_spread_lines(result, phase), *_missing_lines(rows)]
+    for _, words, rows in phases:
+        last = format_table(_LAST, list(_stage_cells(rows, dict(result.stages))), right=_LAST[2:])
+        lines += [f"stages, {words}:", *last, ""]
+    lines += [*_LATENCY_MEANS, ""]
+    for _, words, rows in phases:
+        lines += [f"{words}: {glyphs.full} p50, {glyphs.rest} p99", *_bars(rows, glyphs), ""]
+    return lines
+
+
+def _latency_cells(latency: Figure, each: Mapping[FigureKind, Figure]) -> tuple[str, ...]:
+    spread = latency.spread
+    known = [_seconds(value) for value in (spread.p50, spread.p95, spread.p99)] if spread else ["-"] * 3
+    arrived = spread.count if spread else 0
+    count = f"{arrived} of {arrived + latency.missing}" if latency.missing else str(arrived)
+    kinds = (FigureKind.EVENT_LATENCY, *_PATH)
+    return (latency.table, latency.source, *known, *(_value(each, kind) for kind in kinds), count)
+
+
+def _stage_cells(
+    rows: Iterable[tuple[Figure, Mapping[FigureKind, Figure]]], reads: Mapping[str, str]
+) -> Iterator[tuple[str, ...]]:
+    """Yield the last stage of each table once: that of the rows of the source that arrived last."""
+    slowest: dict[str, tuple[Figure, Mapping[FigureKind, Figure]]] = {}
+    for latency, each in rows:
+        if latency.table not in slowest or latency.value > slowest[latency.table][0].value:
+            slowest[latency.table] = (latency, each)
+    for table, (_, each) in slowest.items():
+        yield (table, reads.get(table, ""), *(_value(each, kind) for kind in _STAGES))
+
+
+def _value(each: Mapping[FigureKind, Figure], kind: FigureKind) -> str:
+    return _seconds(each[kind].value) if kind in each else "-"
+
+
+def _spread_lines(result: BenchResult, phase: str) -> list[str]:
+    if result.repetitions < 2:
+        return []
+    spreads = [
+        (spread_of([each.value for each in figures]), table)
+        for (kind, of, table, _), figures in by_name(result.figures).items()
+        if of == phase and kind is FigureKind.LATENCY
+    ]
+    widest, table = max(spreads)
+    usual = median(each for each, _ in spreads)
+    words = f"{result.repetitions} repetitions: their p50 differ by {usual:.0%} of their mean"
+    return [f"{words} (median of all tables), at most by {widest:.0%} ({table})", ""]
+
+
+def _missing_lines(rows: Iterable[tuple[Figure, object]]) -> list[str]:
+    lines = [
+        f"{latency.table}: {counted(latency.missing, 'input')} of {latency.source} {_ENDS[Ended(latency.missing_why)]}"
+        for latency, _ in rows
+        if latency.missing
+    ]
+    return [*lines, ""] if lines else []
+
+
+def _bars(rows: Sequence[tuple[Figure, object]], glyphs: Glyphs) -> Iterator[str]:
+    known = [(f"{each.table} from {each.source}", each.spread) for each, _ in rows if each.spread is not None]
+    longest = max((spread.p99 for _, spread in known), default=0.0) or 1.0
+    width = max((len(name) for name, _ in known), default=0)
+    for name, spread in known:
+        half, whole = (max(1, round(value / longest * BAR)) for value in (spread.p50, spread.p99))
+        drawn = glyphs.full * half + glyphs.rest * (whole - half)
+        yield f"  {name:{width}}  {drawn:{BAR}}  {_seconds(spread.p50)}, {_seconds(spread.p99)}"
+
+
+def _rate_lines(result: BenchResult, glyphs: Glyphs) -> list[str]:
+    cells = [_rate_cells(result, table) for table in ("", *(table for table, _ in result.stages))]
+    known = [each for each in cells if each is not None]
+    table = format_table(_RATES, known, right=("SUSTAINED", "SPREAD", "NOT SUSTAINED", "LONGEST WAIT", "OBJECTIVE"))
+    return [*table, "", *_RATES_MEAN, "", *_trial_lines(result, glyphs), ""]
+
+
+def _rate_cells(result: BenchResult, table: str) -> tuple[str, ...] | None:
+    names = by_name(result.figures)
+    sustained = [each.value for each in names.get((FigureKind.RATE, "", table, ""), ())]
+    failed = [each.value for each in names.get((FigureKind.FAILED_RATE, "", table, ""), ())]
+    if not sustained and not failed:
+        return None
+    rate = median(sustained) if sustained else None
+    spread = f"{spread_of(sustained):.0%}" if len(sustained) > 1 else ""
+    why, longest, objective = _reasons(result.trials, table, rate, min(failed) if failed else None)
+    limit = _rate(median(failed)) if failed else f"none up to {_rate(max(t.rate for t in result.trials))}"
+    return (table or "chain", _rate(rate), spread, limit, why, longest, objective)
+
+
+def _reasons(
+    trials: Sequence[TrialRecord], table: str, sustained: float | None, failed: float | None
+) -> tuple[str, str, str]:
+    """Return why a table or the chain failed at a rate, and the longest wait and the objective where it kept up."""
+    at_failure = next((each for each in trials if each.rate == failed), None)
+    kept = min(
+        (each for each in trials if each.sustained), key=lambda each: abs(each.rate - (sustained or 0.0)), default=None
+    )
+    slow = [
+        each
+        for each in (at_failure.statements if at_failure else ())
+        if (not table or each["table"] == table) and Keeping(each["keeping"]) in _WHY
+    ]
+    why = "; ".join(_WHY[Keeping(each["keeping"])] if table else str(each["table"]) for each in slow[:3])
+    if not table and len(slow) > 3:
+        why += f" and {len(slow) - 3} more"
+    mine = [each for each in (kept.statements if kept else ()) if not table or each["table"] == table]
+    if not mine:
+        return why, "", ""
+    longest = max(mine, key=lambda each: each["longest_s"] / each["objective_s"])
+    return why, _seconds(longest["longest_s"]), _seconds(longest["objective_s"])
+
+
+def _trial_lines(result: BenchResult, glyphs: Glyphs) -> Iterator[str]:
+    yield f"rates that were tried, with the longest wait in parts of the objective ({glyphs.full}):"
+    for trial in sorted(result.trials, key=lambda each: (each.repetition, each.rate)):
+        part, table = max((each["longest_s"] / each["objective_s"], each["table"]) for each in trial.statements)
+        drawn = glyphs.full * max(1, round(min(part, 2.0) / 2.0 * BAR))
+        verdict = "sustained" if trial.sustained else "not sustained"
+        number = f"{trial.repetition}  " if result.repetitions > 1 else ""
+        yield f"  {number}{_rate(trial.rate):>8}  {drawn:{BAR}}  {part:4.0%} {table}, {verdict}"
+
+
+def _rate(value: float | None) -> str:
+    return "none" if value is None else f"{short_number(value)}/s"
+
+
+def _seconds(value: float) -> str:
+    return took(value) or "0 s"

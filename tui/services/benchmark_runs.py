@@ -1,0 +1,171 @@
+"""Runs benchmarks in ephemeral environments, and puts together their results."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from core.bench.request import BenchKind, BenchRequest
+from core.bench.result import BenchResult, figure_from_json, trial_from_json
+from core.model.errors import HeadgateError, Refused
+from core.model.names import TableName
+from core.project.ephemeral import Teardown
+from core.project.model import Pool
+from tui.agent_client.agent_process import ProgressCallback, WaitProgress
+from tui.project_folder.git_objects import run_git
+from tui.services import benchmarks
+from tui.services.benchmarks import BenchTables
+from tui.services.environment_service import EnvironmentService
+from tui.services.ephemeral_environment import EphemeralEnvironment, EphemeralRequest, ephemeral_environment
+
+START_S = 90.0
+"""Usual time in seconds from the start of the environment until every statement has processed input twice."""
+
+
+@dataclass(frozen=True, slots=True)
+class BenchOrder:
+    """A benchmark that is to be run."""
+
+    kind: BenchKind
+    tables: BenchTables
+    purpose: str
+    """The command, for the record of the environment."""
+    settings: Mapping[str, Any]
+    """Fields of `BenchRequest` that differ from their defaults."""
+    samples: Mapping[TableName, str] = field(default_factory=dict)
+    """Files with sample rows, by source."""
+    cores: int | None = None
+
+    def expected_s(self, longest_trigger_s: float) -> tuple[float, float]:
+        """Return how long it takes at least, and with many statements and long watermarks, in seconds."""
+        window_s, repeat = float(self.settings["window_s"]), int(self.settings["repeat"])
+        if self.kind is BenchKind.LATENCY:
+            measuring = self.settings["probes"] * longest_trigger_s * 0.62 + window_s + 4 * longest_trigger_s
+        else:
+            measuring = 6 * (window_s + longest_trigger_s)
+        return START_S + repeat * measuring, 2 * START_S + repeat * measuring * 2.5
+
+
+@dataclass(frozen=True, slots=True)
+class Reports:
+    """How a running benchmark reports."""
+
+    progress: ProgressCallback
+    trial: Callable[[Mapping[str, Any]], None]
+    """Called with each rate that was tried, as an object."""
+    say: Callable[[str], None]
+
+
+def run_benchmark(operations: EnvironmentService, order: BenchOrder, reports: Reports) -> BenchResult:
+    """Measure tables in an ephemeral environment, which is deleted afterwards.
+
+    Raises Refused if the tables cannot be isolated, and HeadgateError if a statement or a process fails.
+    """
+    started_at = time.time()
+    answers: dict[str, Any] = {}
+    with measured_environment(operations, order, reports) as environment:
+        request = BenchRequest(
+            kind=order.kind,
+            statements=benchmarks.deployed_statements(environment.operations),
+            sources=_sources(operations, order, environment),
+            **order.settings,
+        )
+        for answer in _answers(request, environment, reports):
+            answers |= answer
+        pool = environment.operations.project().environments[environment.record.name].pool
+    result, load = answers["result"], answers["load"]
+    made_up = sorted(table for table, each in load.items() if each["made_up"])
+    notes = [f"rows of {', '.join(made_up)} were made up from the declaration: --sample gives real ones"] * bool(
+        made_up
+    )
+    revision, dirty = _revision(operations.place.folder)
+    return BenchResult(
+        kind=str(order.kind),
+        project=operations.place.project,
+        environment=operations.place.environment,
+        started_at=started_at,
+        took_s=time.time() - started_at,
+        revision=revision,
+        dirty=dirty,
+        machine=answers["machine"],
+        parameters=_parameters(order, request, pool),
+        figures=tuple(map(figure_from_json, result["figures"])),
+        trials=tuple(map(trial_from_json, result["trials"])),
+        stages=tuple((table, source) for table, source in result["stages"]),
+        notes=(*notes, *result["notes"]),
+    )
+
+
+@contextmanager
+def measured_environment(
+    operations: EnvironmentService, order: BenchOrder, reports: Reports
+) -> Iterator[EphemeralEnvironment]:
+    """Yield an ephemeral environment in which the statements of a benchmark run, and delete it in any case."""
+    if operations.place.protected:
+        raise Refused(f"{operations.place.title} is not benchmarked", remedy="name another environment with --env")
+
+    def ended(found: Teardown) -> None:
+        reports.say(found.words())
+
+    request = EphemeralRequest(order.tables.measured, order.purpose, trigger=None, cores=order.cores, measure_s="")
+    with ephemeral_environment(operations, request, reports.progress, ended=ended) as environment:
+        _seed(operations, order, environment, reports)
+        environment.deploy(reports.progress)
+        yield environment
+
+
+def _seed(
+    operations: EnvironmentService, order: BenchOrder, environment: EphemeralEnvironment, reports: Reports
+) -> None:
+    """Write the rows of static sides, before the statements that read them are started."""
+    if order.tables.static:
+        static = benchmarks.bench_sources(operations, order.tables.static, environment.project.sources, order.samples)
+        request = BenchRequest(BenchKind.SEED, (), (), static=static)
+        for _ in _answers(request, environment, reports):
+            pass
+
+
+def _sources(operations: EnvironmentService, order: BenchOrder, environment: EphemeralEnvironment) -> Any:
+    return benchmarks.bench_sources(operations, order.tables.streamed, environment.project.sources, order.samples)
+
+
+def _answers(request: BenchRequest, environment: EphemeralEnvironment, reports: Reports) -> Iterator[dict[str, Any]]:
+    """Yield the answers of the child process other than its progress, which is reported."""
+    began = time.monotonic()
+    environ = environment.operations.environ
+    request = replace(request, place=str(environment.folder))
+    with closing(benchmarks.run_child(request, environ)) as answers:
+        for answer in answers:
+            if "doing" in answer:
+                reports.progress(WaitProgress(answer["doing"], time.monotonic() - began, 0.0, answer["detail"]))
+                environment.refuse_failed()
+            elif "trial" in answer:
+                reports.trial(answer["trial"])
+            else:
+                yield answer
+
+
+def _parameters(order: BenchOrder, request: BenchRequest, pool: Pool) -> dict[str, Any]:
+    shown = {
+        "tables": list(order.tables.measured),
+        "repetitions": request.repeat,
+        "rate": request.rate,
+        "window_s": request.window_s,
+        "record_bytes": request.record_bytes,
+        "cores": pool.cores,
+        "memory": pool.memory,
+    }
+    if order.kind is BenchKind.LATENCY:
+        return {**shown, "probes": request.probes, "probe_rows": request.probe_rows}
+    return {**shown, "precision": request.precision, "most": request.most}
+
+
+def _revision(folder: str) -> tuple[str, bool]:
+    """Return the commit of a project, empty if it is not in git, and whether files differ from it."""
+    try:
+        code, head, _ = run_git(folder, "rev-parse", "HEAD")
+        status = run_git(folder, "status", "--porcelain", "--", ".") if code == 0 else (1, b"", "")
+    except (HeadgateError, OSError):
+        return "", False
+    return (head.decode("ascii", "replace").strip() if code == 0 else ""), bool(status[1].strip())

@@ -1,0 +1,247 @@
+"""Benchmarks of a project: what is measured, and the child process that writes load and measures.
+
+A benchmark runs in an ephemeral environment. Only samples are read from the environment on which that is based.
+"""
+
+import json
+import os
+import subprocess
+import threading
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from core.bench.replayed_load import event_column
+from core.bench.request import BenchRequest, BenchSource, BenchStatement
+from core.bench.watermark_waits import watermark_wait
+from core.lag.faults import objective_s
+from core.model.errors import HeadgateError, Refused, UsageError, error_from_json
+from core.model.names import TableName, trigger_s
+from core.model.table_formats import table_format
+from core.observed.versions import Deployment
+from core.project.model import Project, Table
+from core.statement_tests.case_writer import literals_in
+from core.statement_tests.fixture_rows import columns_of
+from core.text.wording import did_you_mean
+from tui.agent_client import os_processes
+from tui.services.environment_service import EnvironmentService
+
+RUNNER = "pipelines.bench"
+
+LOADABLE = ("json", "csv", "parquet")
+"""Formats of external tables to which the benchmark can write rows."""
+
+_UNREADABLE = frozenset({"timestampformat", "dateformat", "timestampntzformat", "compression", "charset", "encoding"})
+"""Options of a source under which the rows that the benchmark writes would be read as something else."""
+
+END_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class BenchTables:
+    """The tables of a benchmark."""
+
+    measured: tuple[TableName, ...]
+    """The chosen statements."""
+    streamed: tuple[TableName, ...]
+    """The external tables from which statements stream, sorted."""
+    static: tuple[TableName, ...]
+    """The external tables that are only read as static sides, sorted."""
+
+
+def choose_tables(operations: EnvironmentService, words: Iterable[str], products: Iterable[str]) -> BenchTables:
+    """Return the tables to measure; all statements if no table and no product is given.
+
+    Raises UsageError for an unknown name, and Refused if no source can be written to.
+    """
+    declared = operations.projects.read_sound_tables().project
+    words, products = tuple(words), tuple(products)
+    known = sorted({table.product for table in declared.tables.values()})
+    for product in products:
+        if product not in known:
+            raise UsageError(f"{product!r} is not a product", remedy=did_you_mean(product, known) or ", ".join(known))
+    named = set(operations.selected(words, declared=True)) if words else set()
+    statements = {name for name, table in declared.tables.items() if not table.external}
+    of_products = {name for name in statements if declared.tables[name].product in products}
+    chosen = (named | of_products) & statements if words or products else statements
+    if not chosen:
+        raise UsageError("none of these tables has a statement", remedy="name a table that has one")
+    upstream = _upstream(declared, chosen)
+    streamed = _read(declared, upstream, streaming=True)
+    for name in sorted(streamed):
+        _refuse_source(declared.tables[name])
+    static = _read(declared, upstream, streaming=False) - streamed
+    return BenchTables(tuple(sorted(chosen)), tuple(sorted(streamed)), tuple(sorted(static)))
+
+
+def _upstream(project: Project, chosen: Iterable[TableName]) -> frozenset[TableName]:
+    """Return tables and all statements upstream of them, and of those in the same folders."""
+    found: set[TableName] = set()
+    waiting = list(chosen)
+    while waiting:
+        name = waiting.pop()
+        table = project.tables.get(name)
+        if table is None or table.parsed is None or name in found:
+            continue
+        found.add(name)
+        waiting += [read.table for read in table.parsed.reads]
+        waiting += [each.name for each in project.tables.values() if each.folder == table.folder]
+    return frozenset(found)
+
+
+def _read(project: Project, statements: Iterable[TableName], *, streaming: bool) -> set[TableName]:
+    return {
+        read.table
+        for name in statements
+        if (parsed := project.tables[name].parsed) is not None
+        for read in parsed.reads
+        if read.streaming == streaming and read.table in project.tables and project.tables[read.table].external
+    }
+
+
+def _refuse_source(table: Table) -> None:
+    format = table.parsed_ddl.format
+    if format not in LOADABLE:
+        raise Refused(
+            f"{table.name} is a source in {format}, to which a benchmark cannot write rows",
+            remedy=f"leave out what reads it; files in {', '.join(LOADABLE)} can be written",
+        )
+    given = sorted({name.lower() for name, _ in table.parsed_ddl.options} & _UNREADABLE)
+    if given:
+        raise Refused(
+            f"{table.name} has the option {given[0]}, which a benchmark cannot write rows for",
+            remedy="leave out what reads it",
+        )
+
+
+def bench_sources(
+    operations: EnvironmentService,
+    tables: Iterable[TableName],
+    folders: Mapping[TableName, str],
+    samples: Mapping[TableName, str],
+) -> tuple[BenchSource, ...]:
+    """Return external tables as the child process needs them.
+
+    `operations` is the environment from whose sources the sample is taken, unless `samples` has another file.
+    `folders` contains the folder to which rows of a table are written.
+    """
+    project = operations.projects.read_sound_tables().project
+    environment = project.environments[operations.place.environment]
+    data = os.path.join(operations.place.folder, environment.sources.data or operations.place.data)
+    found = []
+    for name in tables:
+        table = project.tables[name]
+        columns = columns_of(table)
+        readers = [each.parsed for each in project.tables.values() if each.parsed is not None]
+        own = [each for each in readers if any(read.table == name for read in each.reads)]
+        marks = [read.watermark.column for each in own for read in each.reads if read.table == name and read.watermark]
+        other = [read.watermark.column for each in readers for read in each.reads if read.watermark]
+        literals = literals_in(each.select for each in own)
+        found.append(
+            BenchSource(
+                table=name,
+                folder=folders.get(name, ""),
+                format=table.parsed_ddl.format,
+                columns=columns,
+                options={key.lower(): value for key, value in table.parsed_ddl.options},
+                sample=samples.get(name, table.parsed_ddl.location_in(data) if table.parsed_ddl.location else ""),
+                event_column=event_column(columns, [*marks, *other]),
+                literals=tuple((column, equal, tuple(texts)) for (column, equal), texts in sorted(literals.items())),
+            )
+        )
+    return tuple(found)
+
+
+def deployed_statements(operations: EnvironmentService) -> tuple[BenchStatement, ...]:
+    """Return the statements that an environment runs, with the folders of their tables and checkpoints."""
+    every = operations.reader.deployments()
+    by_version = {(each.table, each.version): each for each in every}
+    tables = operations.project().tables
+    return tuple(
+        _statement(each, tables[each.table], by_version)
+        for each in every
+        if each.active and not each.external and each.table in tables
+    )
+
+
+def _statement(
+    deployment: Deployment, table: Table, by_version: Mapping[tuple[TableName, int], Deployment]
+) -> BenchStatement:
+    assert table.parsed is not None, "it is not external"
+    versions = {binding.parent: binding.version for binding in deployment.bindings if binding.streamed}
+    sources = []
+    for read in table.parsed.reads:
+        if read.streaming:
+            parent = by_version[(read.table, versions.get(read.table, 0))]
+            sources.append((read.table, table_format(parent.stored_as).place_in(parent.folder), parent.stored_as))
+    return BenchStatement(
+        table=deployment.table,
+        place=table_format(deployment.format).place_in(deployment.folder),
+        format=deployment.format,
+        checkpoint=deployment.checkpoint,
+        sources=tuple(sources),
+        trigger_s=trigger_s(deployment.trigger),
+        objective_s=objective_s(table.settings.objective, deployment.trigger),
+        waits=watermark_wait(table.parsed, appends=not table.settings.upserts),
+    )
+
+
+def run_child(request: BenchRequest, environ: Mapping[str, str]) -> Generator[dict[str, Any]]:
+    """Yield the answers of a child process until it finishes. Raises HeadgateError if it fails.
+
+    Closing the generator ends the child.
+    """
+    process = subprocess.Popen(
+        os_processes.module_command(RUNNER),
+        cwd="/",
+        env=os_processes.child_environment(environ),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # Ctrl-C is handled here; the child ends with its input.
+        start_new_session=True,
+        umask=0o077,
+    )
+    said: list[str] = []
+    listener = threading.Thread(target=lambda: said.extend(process.stderr or ()), daemon=True)
+    listener.start()
+    try:
+        yield from _answers(process, request, said, listener)
+    finally:
+        _end(process)
+
+
+def _answers(
+    process: "subprocess.Popen[str]", request: BenchRequest, said: list[str], listener: threading.Thread
+) -> Iterator[dict[str, Any]]:
+    assert process.stdin is not None and process.stdout is not None, "both are pipes"
+    with suppress(BrokenPipeError):
+        process.stdin.write(json.dumps(request.as_json()) + "\n")
+        process.stdin.flush()
+    for line in process.stdout:
+        try:
+            answer = json.loads(line)
+        except ValueError:
+            said.append(line)
+            continue
+        if "error" in answer:
+            raise error_from_json(answer["error"])
+        if "done" in answer:
+            return
+        yield answer
+    listener.join(END_S)
+    why = next((line.strip() for line in reversed(said) if line.strip()), "it said nothing")
+    raise HeadgateError(f"the process that measures ended: {why}", remedy="headgate doctor checks what it needs")
+
+
+def _end(process: "subprocess.Popen[str]") -> None:
+    if process.stdin is not None:
+        with suppress(OSError):
+            process.stdin.close()
+    try:
+        process.wait(END_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
