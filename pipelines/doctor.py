@@ -49,6 +49,7 @@ from core.text.wording import counted, short_size
 from pipelines.declaring_files import texts_of_manifests
 from pipelines.local_pool.connector_jars import ConnectorJars
 from pipelines.local_pool.java_and_spark import OLDEST_JAVA, find_java
+from pipelines.python_jobs.confinement import unpreventable
 from pipelines.spark_connect.declared_tables import (
     fault_of_declaration,
     fault_of_topics,
@@ -106,7 +107,7 @@ def main(words: Sequence[str]) -> int:
     if args.kafka:
         print(json.dumps({"checks": [columns_of_topics(args.kafka)]}))
         return 0
-    checks = [java(), engine(), pool_program(), scenarios()]
+    checks = [java(), engine(), pool_program(), jobs(), scenarios()]
     if args.project:
         checks += connectors(Path(args.project), args.env, Path(args.home))
     print(json.dumps({"checks": checks}))
@@ -142,6 +143,18 @@ def pool_program() -> dict[str, Any]:
             "connect", f"{', '.join(missing)} missing for Spark Connect", "pip install 'pyspark[connect]==4.2.0'"
         )
     return _verdict("connect", "Spark Connect libraries are installed", ok=True)
+
+
+def jobs() -> dict[str, Any]:
+    """Check that this machine can confine the code of jobs in Python while their queries are built."""
+    lacking = unpreventable()
+    if lacking:
+        summary = f"code of jobs in Python is not kept from {' and '.join(lacking)} while it builds a query"
+        remedy = (
+            "run the agent on Linux 6.7 or newer, on x86-64, with Landlock and seccomp; or let only trusted code in"
+        )
+        return _verdict("jobs", summary, remedy, ok=True, warning=True, lacking=list(lacking))
+    return _verdict("jobs", "code of jobs in Python is confined while it builds a query", ok=True, lacking=[])
 
 
 def scenarios() -> dict[str, Any]:

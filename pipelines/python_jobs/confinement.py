@@ -24,6 +24,8 @@ _ACCESS_BITS = {1: 13, 2: 14, 3: 15, 4: 15}
 """Number of bits of file access by the version of Landlock; newer versions have 16."""
 
 _SET_DEATH_SIGNAL, _SET_SECCOMP, _NO_NEW_PRIVILEGES = 1, 22, 38
+_FILTER_MODE = 2
+"""Argument of _SET_SECCOMP with which a program decides about each system call."""
 
 _MACHINE = "x86_64"
 _AUDIT_X86_64 = 0xC000003E
@@ -47,7 +49,11 @@ _REFUSED = (
 _LOAD, _RETURN, _AND = 0x20, 0x06, 0x54
 _EQUAL, _AT_LEAST, _ANY_BIT = 0x15, 0x35, 0x45
 _ALLOW, _ERROR = 0x7FFF0000, 0x00050000
-_EPERM, _EACCES, _ENOSYS = 1, 13, 38
+_EPERM, _EACCES, _EFAULT, _ENOSYS = 1, 13, 14, 38
+
+_OF_LANDLOCK, _OF_SECCOMP = ("access to files", "connections"), ("new processes",)
+_EVERYTHING = (*_OF_LANDLOCK, *_OF_SECCOMP)
+"""What only Landlock and only a filter of system calls can prevent."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -102,16 +108,27 @@ def confine(*, readable: Iterable[str], writable: Iterable[str], port: int) -> t
     Also prevents new processes, signals to other processes, and sockets other than TCP. Threads remain possible.
     """
     if not hasattr(_libc, "prctl"):
-        return ("access to files", "connections", "new processes")
+        return _EVERYTHING
     _libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0)
     lacking = _restrict_files(readable, writable, port)
     return (*lacking, *_filter_calls())
 
 
+def unpreventable() -> tuple[str, ...]:
+    """Return what `confine` could not prevent on this machine, without confining this process."""
+    if not hasattr(_libc, "prctl"):
+        return _EVERYTHING
+    version = _landlock_version()
+    lacking = _OF_LANDLOCK if version < 1 else () if version >= 4 else ("connections",)
+    # A kernel with such filters finds that there is no program at this address.
+    filters = _libc.prctl(_SET_SECCOMP, _FILTER_MODE, None, 0, 0) and ctypes.get_errno() == _EFAULT
+    return lacking if filters and platform.machine() == _MACHINE else (*lacking, *_OF_SECCOMP)
+
+
 def _restrict_files(readable: Iterable[str], writable: Iterable[str], port: int) -> tuple[str, ...]:
-    version = _libc.syscall(_LANDLOCK_CREATE, None, 0, 1)
+    version = _landlock_version()
     if version < 1:
-        return ("access to files", "connections")
+        return _OF_LANDLOCK
     everything = (1 << _ACCESS_BITS.get(version, 16)) - 1
     rules = _Rules(
         everything,
@@ -121,7 +138,7 @@ def _restrict_files(readable: Iterable[str], writable: Iterable[str], port: int)
     size = 8 if version < 4 else 16 if version < 6 else 24
     ruleset = _libc.syscall(_LANDLOCK_CREATE, ctypes.byref(rules), size, 0)
     if ruleset < 0:
-        return ("access to files", "connections")
+        return _OF_LANDLOCK
     for paths, access in ((readable, _READ), (writable, everything & ~_EXECUTE)):
         for path in paths:
             _allow(ruleset, path, access & everything)
@@ -131,8 +148,14 @@ def _restrict_files(readable: Iterable[str], writable: Iterable[str], port: int)
     refused = _libc.syscall(_LANDLOCK_RESTRICT, ruleset, 0)
     os.close(ruleset)
     if refused:
-        return ("access to files", "connections")
+        return _OF_LANDLOCK
     return () if version >= 4 else ("connections",)
+
+
+def _landlock_version() -> int:
+    """Return the version of Landlock in this kernel; less than 1 if there is none."""
+    version: int = _libc.syscall(_LANDLOCK_CREATE, None, 0, 1)
+    return version
 
 
 def _allow(ruleset: int, path: str, access: int) -> None:
@@ -150,13 +173,12 @@ def _allow(ruleset: int, path: str, access: int) -> None:
 
 def _filter_calls() -> tuple[str, ...]:
     if platform.machine() != _MACHINE:
-        return ("new processes",)
+        return _OF_SECCOMP
     instructions = [_Instruction(*each) for each in _filter(os.getpid())]
     program = (_Instruction * len(instructions))(*instructions)
     first = ctypes.cast(program, ctypes.POINTER(_Instruction))
-    # 2 is the mode with a filter.
-    failed = _libc.prctl(_SET_SECCOMP, 2, ctypes.byref(_Program(len(instructions), first)), 0, 0)
-    return ("new processes",) if failed else ()
+    failed = _libc.prctl(_SET_SECCOMP, _FILTER_MODE, ctypes.byref(_Program(len(instructions), first)), 0, 0)
+    return _OF_SECCOMP if failed else ()
 
 
 def _filter(pid: int) -> list[tuple[int, int, int, int]]:

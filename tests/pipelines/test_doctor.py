@@ -31,6 +31,17 @@ def test_packages_that_the_scenarios_lack_are_a_note_with_the_command(monkeypatc
     assert found["remedy"] == "pip install 'headgate[demo]'"
 
 
+def test_a_machine_that_cannot_confine_jobs_is_a_note_with_what_it_cannot_prevent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(doctor, "unpreventable", lambda: ())
+    assert doctor.jobs()["warning"] is False
+    monkeypatch.setattr(doctor, "unpreventable", lambda: ("connections", "new processes"))
+    found = doctor.jobs()
+    assert (found["ok"], found["warning"], found["facts"]["lacking"]) == (True, True, ["connections", "new processes"])
+    assert "is not kept from connections and new processes" in found["summary"] and "Landlock" in found["remedy"]
+
+
 def test_the_packages_of_the_scenarios_are_those_of_the_extra() -> None:
     extras = tomllib.loads(Path("pyproject.toml").read_text())["project"]["optional-dependencies"]
     wanted = [each for extra in ("kafka", "postgres", "demo") for each in extras[extra] if "headgate" not in each]

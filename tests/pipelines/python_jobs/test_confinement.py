@@ -187,3 +187,22 @@ def test_a_cancelled_build_ends_at_once_although_its_code_has_closed_its_output(
     program = f"import os, time\nos.close(1); os.close(2)\nopen({str(begun)!r}, 'w')\ntime.sleep(100)\n"
     end, _ = ran(tmp_path, monkeypatch, program, JobLimits(seconds=50), begun.exists)
     assert end.cancelled and not end.late and end.code == -signal.SIGKILL
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux can confine")
+@pytest.mark.parametrize(("version", "machine"), [(LANDLOCK, platform.machine()), (3, "x86_64"), (-1, "aarch64")])
+def test_what_cannot_be_prevented_is_known_without_confining_the_process(
+    version: int, machine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(confinement, "_landlock_version", lambda: version)
+    monkeypatch.setattr(platform, "machine", lambda: machine)
+    expected = ("access to files", "connections") if version < 1 else ("connections",) if version < 4 else ()
+    assert confinement.unpreventable() == (*expected, *(() if machine == "x86_64" else ("new processes",)))
+    subprocess.run([sys.executable, "-c", ""], check=True)
+
+
+@confinable
+def test_the_prediction_is_what_a_process_that_is_confined_reports() -> None:
+    code = f"import sys; sys.path.insert(0, {str(Path(confinement.__file__).parent)!r}); import confinement; "
+    code += "said = confinement.unpreventable(); print(said == confinement.confine(readable=[], writable=[], port=1))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "True\n"
