@@ -406,6 +406,16 @@ def _volatile(lineage: StatementLineage) -> list[tuple[str, str]]:
     return found
 
 
+def rows_chosen_at_random(parsed: ParsedStatement, ddls: Mapping[TableName, TableDdl]) -> str:
+    """Return the non-deterministic call in a clause that decides which rows a statement writes; empty if there is none.
+
+    `ddls` contains the DDLs of the statement's inputs.
+    """
+    conditions = lineage_of(parsed, lambda table: _columns(ddls.get(table))).conditions
+    found = (_VOLATILE.search(each.expression) for each in conditions)
+    return next((match[0].rstrip("(") for match in found if match), "")
+
+
 def _without_predicate_on(apart: Set[str], row: RowEffect) -> RowEffect:
     names = {name.lower() for name in re.findall(r"`([^`]+)`", row.predicate)}
     return replace(row, predicate="") if names & apart else row

@@ -5,9 +5,12 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from core.integration_tests.case import IntegrationCase
 from core.integration_tests.reports import MARKS, junit_xml, markdown
 from core.integration_tests.results import TestResult
+from core.integration_tests.scenarios import parse_scenarios
 from core.model.errors import UsageError
+from core.model.names import TableName
 from core.project.ephemeral import Teardown
 from core.statement_tests.comparison import difference_lines
 from core.statement_tests.request import CaseOutcome
@@ -15,6 +18,7 @@ from core.text.wording import counted
 from tui.command_line.context import CommandContext
 from tui.project_folder.user_named_files import write_whole
 from tui.services import ephemeral_environment, integration_tests
+from tui.services.integration_scenarios import ScenarioRun, scenario_input
 from tui.services.integration_tests import TestBench
 
 
@@ -25,6 +29,8 @@ def run(context: CommandContext) -> int:
         raise UsageError("--upgrade is about cases of one statement", remedy="leave out --integration, or --upgrade")
     tables = integration_tests.select_tables(context.operations, args.tables, args.product)
     cases = integration_tests.select_cases(context.operations, tables)
+    if args.scenario is not None:
+        return _run_scenarios(context, tables, cases)
     if not cases:
         raise UsageError(
             "there is no integration test", remedy="headgate test init --integration PRODUCT writes a first one"
@@ -36,10 +42,36 @@ def run(context: CommandContext) -> int:
             results.append(integration_tests.run_case(shared, case))
             if not output.as_json:
                 output.print(result_lines(results[-1]))
+    return _report(context, results, ends, time.monotonic() - began)
+
+
+def _run_scenarios(context: CommandContext, tables: set[TableName], cases: Sequence[IntegrationCase]) -> int:
+    """Run ready scenarios over the chosen tables, one product after the other unless tables are named."""
+    args, output, began = context.args, context.output, time.monotonic()
+    scenarios = parse_scenarios(args.scenario)
+    project = context.operations.project()
+    groups: dict[str, set[TableName]] = {}
+    for table in tables:
+        name = " ".join(args.tables) if args.tables else project.tables[table].product
+        groups.setdefault(name, set()).add(table)
+    ends: list[Teardown] = []
+    results: list[TestResult] = []
+    with _bench(context, ends) as bench:
+        for name, group in sorted(groups.items()):
+            rows = scenario_input(project, group, tuple(cases))
+            run = ScenarioRun(bench, name, tuple(sorted(group)), rows)
+            for scenario in scenarios:
+                results.append(run.run(scenario))
+                if not output.as_json:
+                    output.print(result_lines(results[-1]))
+    return _report(context, results, ends, time.monotonic() - began)
+
+
+def _report(context: CommandContext, results: Sequence[TestResult], ends: Sequence[Teardown], took: float) -> int:
+    output = context.output
     _write_reports(context, results)
     left = [end for end in ends if end.left]
     bad = [result for result in results if not result.passed]
-    took = time.monotonic() - began
     if output.as_json:
         context.document(
             "headgate/integration-tests",

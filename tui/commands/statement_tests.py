@@ -23,8 +23,9 @@ def test(context: CommandContext) -> int:
         from tui.commands import integration_tests
 
         return integration_tests.init(context) if args.subcommand == "init" else integration_tests.run(context)
-    if args.pool is not None:
-        raise UsageError("--pool is about integration tests", remedy="add --integration")
+    for option in ("pool", "scenario"):
+        if getattr(args, option, None) is not None:
+            raise UsageError(f"--{option} is about integration tests", remedy="add --integration")
     if args.subcommand == "init":
         return _init(context)
     if args.junit or args.markdown:

@@ -9,6 +9,7 @@ import getpass
 import os
 import secrets
 import shutil
+import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
@@ -19,6 +20,7 @@ from typing import Any
 
 from core.integration_tests.positions import Positions, Unread, unread
 from core.ipc.environment_paths import GIVEN_TOKEN, ephemeral_root
+from core.model.act_outcomes import ActOutcome
 from core.model.errors import HeadgateError, PoolUnreachable, Refused
 from core.model.names import TableName, whole_number
 from core.model.states import State, WantedState
@@ -305,7 +307,7 @@ class EphemeralEnvironment:
         while True:
             found = self.positions()
             now = time.monotonic()
-            if found != before:
+            if found != before or not self._all_run():
                 changed_at = now
             facts = unread(before, found, idle_s=now - changed_at)
             missing = [name for name in self.project.built if name not in found]
@@ -318,18 +320,56 @@ class EphemeralEnvironment:
             progress(WaitProgress(what, now - began, READ_USUAL_S, str(facts[0]) if facts else ""))
             time.sleep(POLL_S)
 
-    def positions(self) -> Positions:
-        """Return the position of every statement that should be running, upstream tables first."""
+    def positions(self, *, stopped: bool = False) -> Positions:
+        """Return the position of every statement that should be running, upstream tables first.
+
+        With `stopped`, statements that should not be running are included.
+        """
         every = self.operations.reader.deployments()
         by_version = {(each.table, each.version): each for each in every}
         tables = self.tables
         asked = [
             _statement(each, tables[each.table], by_version)
             for each in every
-            if each.active and not each.external and each.wanted == WantedState.RUNNING and each.table in tables
+            if each.active
+            and not each.external
+            and each.table in tables
+            and (stopped or each.wanted == WantedState.RUNNING)
         ]
         found = self.access.positions(asked)
         return {name: found[name] for name in self.project.built if name in found}
+
+    def act(self, verb: str, tables: Iterable[TableName]) -> tuple[ActOutcome, ...]:
+        """Stop or start statements as an operator does, and return their outcomes."""
+        names = tuple(tables)
+        agent = self.operations.agent
+        return agent.act(verb, names, confirm=agent.confirmation(verb, names).text)
+
+    def wait_for_batch(self, progress: ProgressCallback, *, seconds: float) -> None:
+        """Wait until a statement has a batch that has begun and not ended. Returns after `seconds` in any case."""
+        began = time.monotonic()
+        while (elapsed := time.monotonic() - began) < seconds:
+            if any(each.planned != each.batch for each in self.positions().values()):
+                return
+            progress(WaitProgress("waiting for a batch", elapsed, READ_USUAL_S))
+            time.sleep(POLL_S / 4)
+
+    def kill_server(self, progress: ProgressCallback) -> None:
+        """Kill its own server, and wait until the agent has started another one and filled its catalog."""
+        killed = self.server_process()
+        assert killed is not None and self._server is None, "it has a server of its own"
+        os.kill(killed.pid, signal.SIGKILL)
+        began = time.monotonic()
+        while self.server_process() in (None, killed):
+            if (elapsed := time.monotonic() - began) > agent_process.POOL_S:
+                raise PoolUnreachable("the killed server was not started again", remedy="headgate logs agent")
+            progress(WaitProgress("the killed server starts again", elapsed, agent_process.POOL_USUAL_S))
+            time.sleep(POLL_S)
+        agent_process.wait_for_pool(self.place, progress)
+
+    def _all_run(self) -> bool:
+        lines = self.operations.snapshot().serving
+        return all(line.state == State.RUNNING for line in lines if line.table in self.project.built)
 
     def refuse_failed(self) -> None:
         """Raise StatementFailed if a statement has failed, for the first one upstream."""

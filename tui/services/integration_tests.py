@@ -118,12 +118,11 @@ def run_case(bench: TestBench, case: IntegrationCase) -> TestResult:
     within = case.within_s or bench.seconds
     try:
         with bench.environment(case.expected) as found:
-            slowest = _delivered(found, case.parts, bench, within=within)
-            if isinstance(slowest, TestResult):
-                result = replace(slowest, name=name, path=case.path)
-            else:
-                compared = compared_tables(found, case)
-                result = judged(name, case.path, compared, tolerance=case.tolerance, slowest_s=slowest)
+            slowest = deliver(found, case.parts, bench, within=within)
+            compared = compared_tables(found, case)
+            result = judged(name, case.path, compared, tolerance=case.tolerance, slowest_s=slowest)
+    except NotDelivered as error:
+        result = replace(error.result, name=name, path=case.path)
     except HeadgateError as error:
         if isinstance(error, Refused | UsageError):
             raise
@@ -152,9 +151,7 @@ def write_first_case(operations: EnvironmentService, word: str, bench: TestBench
     parts = generated_parts(project, sinks)
     case = IntegrationCase(f"{word}_recorded", path, parts, dict.fromkeys(recorded, ()), {})
     with bench.environment(sinks) as found:
-        slowest = _delivered(found, parts, bench, within=bench.seconds)
-        if isinstance(slowest, TestResult):
-            raise HeadgateError(str(slowest.fact), remedy="correct the statement, then do this again")
+        deliver(found, parts, bench, within=bench.seconds)
         rows = {name: found.rows(name) for name in found.project.built if name in tables}
         text = recorded_case(case, rows, found.tables, closing_from=PARTS)
     write_new(str(place), text)
@@ -176,12 +173,26 @@ def compared_tables(environment: EphemeralEnvironment, case: IntegrationCase) ->
     )
 
 
-def _delivered(
-    environment: EphemeralEnvironment, parts: tuple[Part, ...], bench: TestBench, *, within: float
-) -> float | TestResult:
+class NotDelivered(HeadgateError):
+    """Raised if a statement fails, or is too slow; `result` is the result of the test, without its name."""
+
+    def __init__(self, result: TestResult) -> None:
+        super().__init__(str(result.fact))
+        self.result = result
+
+
+def deliver(
+    environment: EphemeralEnvironment,
+    parts: tuple[Part, ...],
+    bench: TestBench,
+    *,
+    within: float,
+    disturb: Callable[[int], None] = lambda part: None,
+) -> float:
     """Deploy, write all parts one after the other, and wait until each is read everywhere.
 
-    Returns the longest time of a part, in seconds, or the result if a statement failed or was too slow.
+    `disturb` is called with the number of each part, from 1, after its rows were written. Returns the longest time of a
+    part, in seconds. Raises NotDelivered.
     """
     slowest = 0.0
     for number, part in enumerate(parts, 1):
@@ -191,14 +202,16 @@ def _delivered(
         if number == 1:
             # Static sides are read when a statement starts, so their rows are written before.
             environment.deploy(bench.progress)
+        disturb(number)
         try:
             took = environment.wait_until_read(bench.progress, seconds=within, what=f"part {number} of {len(parts)}")
         except StatementFailed as error:
             failed = Found.FAILED.of(part=number, error=error.summary)
-            return TestResult("", "", CaseOutcome.FAILED, failed, table=error.table)
+            raise NotDelivered(TestResult("", "", CaseOutcome.FAILED, failed, table=error.table)) from error
         except NotInTime as error:
             slow = Found.TOO_SLOW.of(part=number, seconds=within, why=error.facts[0])
-            return TestResult("", "", CaseOutcome.FAILED, slow, table=str(dict(error.facts[0].values)["table"]))
+            at = str(dict(error.facts[0].values)["table"])
+            raise NotDelivered(TestResult("", "", CaseOutcome.FAILED, slow, table=at)) from error
         slowest = max(slowest, took)
     return slowest
 

@@ -39,6 +39,7 @@ class FakeEnvironment:
     did: list[str]
     landed: list[Row] = field(default_factory=list)
     parts: int = 0
+    after_kill: Mapping[str, tuple[Row, ...]] = field(default_factory=dict)
 
     def write_rows(self, source: T, rows: Iterable[Row]) -> None:
         self.landed += rows
@@ -57,6 +58,13 @@ class FakeEnvironment:
     def rows(self, table: T) -> tuple[Row, ...]:
         return self.wrong.get(table, tuple(self.landed))
 
+    def wait_for_batch(self, progress: object, *, seconds: float) -> None:
+        self.did.append("wait for a batch")
+
+    def kill_server(self, progress: object) -> None:
+        self.did.append("kill")
+        self.wrong = {**self.wrong, **self.after_kill}
+
 
 @dataclass
 class World:
@@ -65,6 +73,7 @@ class World:
     wrong: dict[str, tuple[Row, ...]] = field(default_factory=dict)
     fails: dict[int, HeadgateError] = field(default_factory=dict)
     left: tuple[Any, ...] = ()
+    after_kill: dict[str, tuple[Row, ...]] = field(default_factory=dict)
     did: list[str] = field(default_factory=list)
     asked: list[EphemeralRequest] = field(default_factory=list)
 
@@ -86,7 +95,9 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
         built = tuple(name for name in upstream_of(project, request.tables) if not project.tables[name].external)
         generated = EphemeralProject({}, built, {T("landed"): "/landing"})
         server = SparkServer("sc://host:1", "")
-        yield FakeEnvironment(project.tables, generated, server, found.wrong, found.fails, found.did)
+        yield FakeEnvironment(
+            project.tables, generated, server, found.wrong, found.fails, found.did, after_kill=found.after_kill
+        )  # fmt: skip
         ended(Teardown("it_1", (), "/e/it_1", left=found.left))
 
     monkeypatch.setattr(integration_tests, "ephemeral_environment", environment)
@@ -215,3 +226,41 @@ def test_a_first_case_is_recorded_and_never_overwritten(
     (folder / path).unlink()
     assert exit_codes.run_command_line(["test", "init", "--integration", "b"]) == 1
     assert not (folder / path).exists()
+
+
+def test_a_restart_kills_a_server_of_its_own_in_the_middle_and_the_rows_are_compared_with_an_undisturbed_run(
+    folder: Path, world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put(folder)
+    words = ["test", "--integration", "--scenario", "restart", "a", "b", "--json"]
+    (result,) = written(words, capsys)["results"]
+    assert result["name"] == "restart: a b" and result["outcome"] == "passed"
+    assert result["notes"][-1]["sentence"] == f"input: 2 parts of {PATH}"
+    assert [(request.tables, request.server) for request in world.asked] == [(("a", "b"), None)] * 2
+    assert world.did[-4:] == ["write landed", "wait for a batch", "kill", "read part 2 of 2 within 60"]
+    world.after_kill = {"b": ((1, "x"), (1, "x"), (2, None))}
+    (result,) = written(words, capsys, 1)["results"]
+    assert (result["fact"]["kind"], result["table"]) == ("different", "b")
+    assert result["fact"]["sentence"].startswith("b differs after a restart of the server in the middle: 0 missing, 1")
+
+
+def test_scenarios_run_for_each_product_with_generated_rows_unless_there_is_a_case(
+    folder: Path, world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = written(["test", "--integration", "--scenario", "restart", "--json"], capsys)["results"]
+    assert [each["name"] for each in found] == ["restart: p"]
+    assert found[0]["notes"][-1]["sentence"] == "input: 3 parts generated"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--integration", "--scenario", "nope"], "there is no scenario 'nope'"),
+        (["--scenario", "restart"], "--scenario is about integration tests"),
+    ],
+)
+def test_an_unknown_scenario_is_refused(
+    folder: Path, world: World, capsys: pytest.CaptureFixture[str], words: list[str], said: str
+) -> None:
+    assert exit_codes.run_command_line(["test", *words]) == 2
+    assert said in capsys.readouterr().err and not world.asked
