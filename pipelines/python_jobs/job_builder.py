@@ -117,7 +117,7 @@ class JobBuilder:
             if (known := self._built.get(key)) is not None:
                 return known
         file = file or f"job.{table}.py"
-        python = self._python(job, file)
+        python = self._python(job, file, cancelled)
         with self._turn(file, cancelled):
             built = self._build(job, name, file, columns, python=python, cancelled=cancelled)
         with self._lock:
@@ -136,13 +136,13 @@ class JobBuilder:
         finally:
             self._turns.release()
 
-    def _python(self, job: PythonJob, file: str) -> str:
-        """Return the Python that has the requirements of a job. Raises EngineRefused if there can be none."""
+    def _python(self, job: PythonJob, file: str, cancelled: Callable[[], bool]) -> str:
+        """Return the Python that has the requirements of a job. Raises EngineRefused if there can be none, or Busy."""
         if not job.requirements:
             return sys.executable
         if self.environments is None:
             raise job_refused(JobFault.REMOTE.of(file=file))
-        python = self.environments.python_for(job.requirements, file)
+        python = self.environments.python_for(job.requirements, file, cancelled)
         if isinstance(python, Fact):
             raise job_refused(python)
         return python

@@ -10,10 +10,15 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TextIO
 
+from core.model.errors import Busy
+from core.ports.spark import never
 from core.text.escaping import escape_control_characters
 from core.text.sentence import Fact
 from pipelines.local_pool.java_and_spark import write_python
@@ -23,6 +28,8 @@ INSTALL_S = 120.0
 """Deadline, in seconds, of each of the two programs that create an environment."""
 _PROGRAM = "bin/python-without-token"
 """The Python of an environment, as Spark's processes run it."""
+_LOOKS_S = 0.2
+"""Seconds between two looks at whether a creation is cancelled."""
 _LONGEST = 300
 """Maximum length of pip's message in an error, in characters."""
 
@@ -33,11 +40,14 @@ class JobEnvironments:
 
     folder: Path
 
-    def python_for(self, requirements: tuple[str, ...], file: str) -> "str | Fact[JobFault]":
+    def python_for(
+        self, requirements: tuple[str, ...], file: str, cancelled: Callable[[], bool] = never
+    ) -> "str | Fact[JobFault]":
         """Return the Python that has the requirements of a job, or why there is none; it may take minutes to create it.
 
         The environment is created in a temporary folder and renamed when it is complete, so a creation that is killed
-        is repeated. pip takes its settings from the agent's environment variables and files.
+        is repeated. pip takes its settings from the agent's environment variables and files. Raises Busy, and ends pip,
+        once `cancelled` returns True.
         """
         if not requirements:
             return sys.executable
@@ -50,14 +60,17 @@ class JobEnvironments:
             return python
         self.folder.mkdir(parents=True, mode=0o750, exist_ok=True)
         with open(self.folder / f"{key}.lock", "w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            while not _locked(lock):
+                # Another process is creating the same environment.
+                _end_if_cancelled(cancelled, file)
+                time.sleep(_LOOKS_S)
             for left in self.folder.glob(f"{key}.new.*"):
                 shutil.rmtree(left, ignore_errors=True)
             if os.path.exists(python):
                 return python
             new = Path(tempfile.mkdtemp(prefix=f"{key}.new.", dir=self.folder))
             try:
-                if message := _create(new, requirements):
+                if message := _create(new, requirements, lambda: _end_if_cancelled(cancelled, file)):
                     return JobFault.REQUIREMENTS.of(file=file, message=message)
                 write_python(new / _PROGRAM, str(place / "bin/python"))
                 os.rename(new, place)
@@ -66,35 +79,57 @@ class JobEnvironments:
         return python
 
 
-def _create(folder: Path, requirements: tuple[str, ...]) -> str:
-    """Create an environment; return an error message, or an empty text.
+def _locked(file: TextIO) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _end_if_cancelled(cancelled: Callable[[], bool], file: str) -> None:
+    if cancelled():
+        raise Busy(f"the installation of the packages of {file} was cancelled", remedy="start it again")
+
+
+def _create(folder: Path, requirements: tuple[str, ...], look: Callable[[], None]) -> str:
+    """Create an environment; return an error message, or an empty text. `look` is called several times a second.
 
     It sees the packages of this process, so Spark's client is not installed again. Only wheels are installed, because
     the build of a source package would execute its code.
     """
-    if message := _run([sys.executable, "-I", "-m", "venv", str(folder)]):
+    if message := _run([sys.executable, "-I", "-m", "venv", str(folder)], look):
         return message
     python = str(folder / "bin/python")
     packages = sysconfig.get_path("purelib", vars={"base": str(folder), "platbase": str(folder)})
     Path(packages, "headgate_base.pth").write_text("".join(f"{each}\n" for each in _packages()), encoding="utf-8")
     options = ["--no-input", "--disable-pip-version-check", "--no-color", "--only-binary", ":all:"]
-    return _run([python, "-m", "pip", "install", *options, "--", *requirements])
+    return _run([python, "-m", "pip", "install", *options, "--", *requirements], look)
 
 
 def _packages() -> list[str]:
     return [each for each in sys.path if each.endswith("-packages") and os.path.isabs(each)]
 
 
-def _run(command: list[str]) -> str:
-    """Run a program; return the last line with its error, or an empty text if it succeeded."""
+def _run(command: list[str], look: Callable[[], None]) -> str:
+    """Run a program; return the last line with its error, or an empty text if it succeeded.
+
+    The program and its children are killed at the deadline, and if `look` raises an error.
+    """
+    ends_at = time.monotonic() + INSTALL_S
     with subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
         text=True, errors="replace",
     ) as process:  # fmt: skip
         try:
-            output, _ = process.communicate(timeout=INSTALL_S)
-        except subprocess.TimeoutExpired:
-            output = f"ERROR: it took longer than {INSTALL_S:.0f} s"
+            output = None
+            while output is None:
+                try:
+                    output, _ = process.communicate(timeout=_LOOKS_S)
+                except subprocess.TimeoutExpired:
+                    look()
+                    if time.monotonic() > ends_at:
+                        output = f"ERROR: it took longer than {INSTALL_S:.0f} s"
         finally:
             with suppress(OSError):
                 os.killpg(process.pid, signal.SIGKILL)

@@ -10,13 +10,14 @@ import shutil
 import sys
 import threading
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from core.model.errors import HeadgateError, InvalidProject, PoolUnreachable
 from core.model.names import TableName
+from core.ports.spark import never
 from core.project.manifest_head import MANIFEST_PATH
 from core.project.model import Pool, Table
 from core.project_reader.loader import read_tables
@@ -87,8 +88,12 @@ class CaseServer:
 class Packages:
     """Installs the packages of jobs, each list once, so that no time limit of a case includes it."""
 
-    def __init__(self, folder: str) -> None:
-        """Use a folder of environments; it is empty if packages cannot be installed, which builds of jobs report."""
+    def __init__(self, folder: str, cancelled: Callable[[], bool] = never) -> None:
+        """Use a folder of environments; it is empty if packages cannot be installed, which builds of jobs report.
+
+        Once `cancelled` returns True, an installation ends with Busy.
+        """
+        self._cancelled = cancelled
         self.environments = JobEnvironments(Path(folder)) if folder else None
         self._faults: dict[tuple[str, ...], Fact[JobFault] | None] = {}
 
@@ -97,7 +102,7 @@ class Packages:
         for job in jobs:
             if job.requirements and self.environments is not None and job.requirements not in self._faults:
                 yield f"installing the packages of {job.function}"
-                made = self.environments.python_for(job.requirements, f"job.{job.function}.py")
+                made = self.environments.python_for(job.requirements, f"job.{job.function}.py", self._cancelled)
                 self._faults[job.requirements] = made if isinstance(made, Fact) else None
 
     def fault(self, jobs: Iterable[PythonJob]) -> Fact[JobFault] | None:
@@ -112,7 +117,7 @@ def answers(request: CaseRequest, server: CaseServer, folder: Path) -> Iterator[
     wanted = {path: place for place, path in enumerate(request.cases)}
     chosen = sorted((case for case in cases if case.path in wanted), key=lambda case: wanted[case.path])
     yield {"doing": "Spark is starting"}
-    packages = Packages(request.packages)
+    packages = Packages(request.packages, lambda: server.closed)
     runner = _runner(request, server, folder, tables, packages)
     if request.record:
         table = TableName(request.record)

@@ -1,18 +1,21 @@
-"""Virtual environments of jobs, created by the real pip from a folder of wheels."""
+"""Virtual environments of jobs, created by the real pip from a folder of wheels, or interrupted."""
 
+import fcntl
 import os
 import shutil
 import subprocess
+import sys
 import zipfile
 from pathlib import Path
 
 import pytest
+from live_project import until
 
+from core.model.errors import Busy
 from core.text.sentence import Fact
 from pipelines.local_pool.java_and_spark import TOKEN
+from pipelines.local_pool.process_locks import process_start
 from pipelines.python_jobs.job_environments import JobEnvironments
-
-pytestmark = [pytest.mark.drill, pytest.mark.long]
 
 
 def wheel(folder: Path, name: str = "shouting") -> Path:
@@ -36,6 +39,8 @@ def offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
+@pytest.mark.drill
+@pytest.mark.long
 def test_an_environment_is_created_once_and_sees_spark_s_client(tmp_path: Path, offline: Path) -> None:
     environments = JobEnvironments(tmp_path / "python")
     (tmp_path / "python").mkdir()
@@ -50,6 +55,8 @@ def test_an_environment_is_created_once_and_sees_spark_s_client(tmp_path: Path, 
     assert JobEnvironments(tmp_path / "python").python_for(("shouting==1.0",), "job.b.py") == python
 
 
+@pytest.mark.drill
+@pytest.mark.long
 def test_an_environment_that_was_left_half_made_is_made_again(tmp_path: Path, offline: Path) -> None:
     environments = JobEnvironments(tmp_path / "python")
     python = environments.python_for(("shouting",), "job.a.py")
@@ -61,6 +68,8 @@ def test_an_environment_that_was_left_half_made_is_made_again(tmp_path: Path, of
     assert not made.with_name(f"{made.name}.new.killed").exists()
 
 
+@pytest.mark.drill
+@pytest.mark.long
 def test_requirements_that_cannot_be_resolved_are_reported_with_the_words_of_pip(tmp_path: Path, offline: Path) -> None:
     found = JobEnvironments(tmp_path / "python").python_for(("shouting==2.0",), "job.a.py")
     assert isinstance(found, Fact)
@@ -68,3 +77,29 @@ def test_requirements_that_cannot_be_resolved_are_reported_with_the_words_of_pip
         "the requirements of job.a.py cannot be installed: No matching distribution found for shouting==2.0"
     )
     assert not [each for each in (tmp_path / "python").iterdir() if each.suffix != ".lock"]
+
+
+ENDLESS = """#!/bin/sh
+sleep 600 &
+echo "$$ $!" > "{pids}.part" && mv "{pids}.part" "{pids}"
+wait
+"""
+
+
+def test_a_cancelled_installation_ends_its_programs_and_leaves_no_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program, pids = tmp_path / "program", tmp_path / "pids"
+    program.write_text(ENDLESS.format(pids=pids))
+    program.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(program))
+    environments = JobEnvironments(tmp_path / "python")
+    with pytest.raises(Busy, match=r"the installation of the packages of job\.a\.py was cancelled"):
+        environments.python_for(("shouting",), "job.a.py", pids.exists)
+    until(lambda: [process_start(int(pid)) for pid in pids.read_text().split()] == [None, None], 30, "both have ended")
+    (lock,) = (tmp_path / "python").iterdir()
+    # Another agent that installs the same packages does not make a stop wait.
+    with open(lock, "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with pytest.raises(Busy):
+            environments.python_for(("shouting",), "job.a.py", lambda: True)

@@ -85,7 +85,7 @@ def test_each_list_of_packages_is_installed_once_and_one_that_cannot_be_is_a_fau
 ) -> None:
     asked: list[tuple[str, ...]] = []
 
-    def python_for(self: JobEnvironments, requirements: tuple[str, ...], file: str) -> object:
+    def python_for(self: JobEnvironments, requirements: tuple[str, ...], file: str, cancelled: object) -> object:
         asked.append(requirements)
         return "/python" if requirements == ("numpy",) else JobFault.REQUIREMENTS.of(file=file, message="none found")
 
