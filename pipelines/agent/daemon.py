@@ -24,7 +24,7 @@ from pipelines.agent import overlay_expiry
 from pipelines.agent.checked_clock import checked_now, forgetting_time
 from pipelines.agent.context import READ_CALL_S, AgentContext, FaultPoints
 from pipelines.agent.deployment_compiler import EnvironmentLayout
-from pipelines.agent.housekeeping import purge_trash, record_overdue_tickets, stop_soaked
+from pipelines.agent.housekeeping import purge_trash, record_overdue_tickets, remove_packages, stop_soaked
 from pipelines.agent.identity.environment_identity import MARK_S, EnvironmentIdentity
 from pipelines.agent.identity.registry_records import RegistryRecords, recorded_session
 from pipelines.agent.measurements.lag_collector import EVERY_S, EVERY_VARIABLE, LagCollector
@@ -55,6 +55,8 @@ log = logging.getLogger(__name__)
 BEAT_S = 2.0
 ROUND_S = 1.0
 THIN_S = 300.0
+PACKAGES_S = 30 * 86400.0
+"""Seconds after which unused packages of jobs are removed."""
 LAST_ROUNDS_S = 0.5
 """Longest time, in seconds, that a stopping agent waits for its loops to end.
 
@@ -194,6 +196,7 @@ class Agent:
             self._keeper.bound_log,
             partial(stop_soaked, self._context),
             partial(record_overdue_tickets, self._context),
+            lambda: remove_packages(self._context, self._forgetting_time(PACKAGES_S)),
             lambda: self._ledger.thin_samples(self._forgetting_time(SAMPLES_S)),
             lambda: self._ledger.forget_old(self._forgetting_time(FORGETS_S)),
             lambda: self._ledger.archive_audit(self._forgetting_time(FORGETS_S)),

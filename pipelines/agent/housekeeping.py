@@ -1,4 +1,4 @@
-"""Deletes expired trash, stops replaced versions after their soak period, and records overdue tickets."""
+"""Deletes expired trash and unused packages, stops replaced versions after their soak, and records overdue tickets."""
 
 import logging
 import os
@@ -8,14 +8,17 @@ from itertools import takewhile
 from pathlib import Path
 from shlex import quote
 
+from core.ipc.environment_paths import job_packages
 from core.model.errors import Busy, Refused, TryAgain
 from core.model.events import EventKind
 from core.model.names import query_name, whole_number
 from core.model.states import WantedState
 from core.observed.versions import Deployment
 from core.run.records import open_tickets, overdue_tickets
+from core.sql.python_jobs import python_job_of
 from pipelines.agent.checked_clock import checked_now, unmoved_now
 from pipelines.agent.context import AgentContext
+from pipelines.python_jobs.job_environments import JobEnvironments
 
 log = logging.getLogger(__name__)
 
@@ -136,6 +139,21 @@ def stop_soaked(agent: AgentContext) -> None:
                 agent.ledger.update_deployment(*key, wanted=WantedState.STOPPED, stops_at=None)
                 agent.event(EventKind.STATE, "stops: it was replaced, and its soak is over", about=key)
                 log.info("%s was replaced and has run on for long enough", query_name(*key))
+
+
+def remove_packages(agent: AgentContext, before: float) -> None:
+    """Remove environments of packages that no job of any environment on this machine has used since `before`.
+
+    A version that is stopped or in the trash counts as using its packages, as it can be started again.
+    """
+    environments = JobEnvironments(Path(job_packages(agent.places.home)))
+    if not environments.folder.is_dir():
+        return
+    agent.identity.refuse_doubt()
+    found = (d for d in agent.ledger.deployments(include_deleted=True) if not d.deleted or d.trash)
+    jobs = (python_job_of(d.compiled) for d in found if d.in_python)
+    for name in environments.remove_unused({job.requirements for job in jobs if job and job.requirements}, before):
+        log.info("removed the environment of packages %s, which no job has used lately", name)
 
 
 def _in_a_run(agent: AgentContext, version: Deployment) -> bool:

@@ -11,7 +11,7 @@ import sys
 import sysconfig
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,13 +51,18 @@ class JobEnvironments:
         """
         if not requirements:
             return sys.executable
-        key = hashlib.sha256(
-            json.dumps([_PROGRAM, sorted(requirements), sys.version, _packages()]).encode()
-        ).hexdigest()[:20]
-        place = self.folder / key
-        python = str(place / _PROGRAM)
-        if os.path.exists(python):
-            return python
+        place = self._place(requirements)
+        if _is_used(place):
+            return str(place / _PROGRAM)
+        try:
+            return self._created(place, requirements, file, cancelled)
+        except OSError as error:
+            return JobFault.FOLDER.of(file=file, folder=str(self.folder), why=error.strerror or type(error).__name__)
+
+    def _created(
+        self, place: Path, requirements: tuple[str, ...], file: str, cancelled: Callable[[], bool]
+    ) -> "str | Fact[JobFault]":
+        key, python = place.name, str(place / _PROGRAM)
         self.folder.mkdir(parents=True, mode=0o750, exist_ok=True)
         with open(self.folder / f"{key}.lock", "w") as lock:
             while not _locked(lock):
@@ -66,7 +71,7 @@ class JobEnvironments:
                 time.sleep(_LOOKS_S)
             for left in self.folder.glob(f"{key}.new.*"):
                 shutil.rmtree(left, ignore_errors=True)
-            if os.path.exists(python):
+            if _is_used(place):
                 return python
             new = Path(tempfile.mkdtemp(prefix=f"{key}.new.", dir=self.folder))
             try:
@@ -77,6 +82,55 @@ class JobEnvironments:
             finally:
                 shutil.rmtree(new, ignore_errors=True)
         return python
+
+    def remove_unused(self, used: Iterable[tuple[str, ...]], before: float) -> tuple[str, ...]:
+        """Mark the environments of lists as used; remove those that nobody has used since `before`, in epoch seconds.
+
+        Returns the names of the removed environments. One in which a process of this machine runs is kept, and so are
+        all where the processes cannot be listed (macOS). A removal that is killed is repeated.
+        """
+        for requirements in used:
+            _is_used(self._place(requirements))
+        removed = []
+        for place in sorted(self.folder.glob("*")):
+            key, new, _ = place.name.partition(".new.")
+            if place.suffix == ".lock" or not (new or _is_old(place, before)):
+                continue
+            with suppress(OSError), open(self.folder / f"{key}.lock", "w") as lock:
+                # Somebody who holds the lock is creating it; and it may have been used since the first look.
+                if _locked(lock) and (new or (_is_old(place, before) and not _has_processes(place))):
+                    unused = place if new else place.rename(place.with_name(f"{key}.new.unused"))
+                    shutil.rmtree(unused, ignore_errors=True)
+                    removed += [] if new else [key]
+        return tuple(removed)
+
+    def _place(self, requirements: tuple[str, ...]) -> Path:
+        described = json.dumps([_PROGRAM, sorted(requirements), sys.version, _packages()])
+        return self.folder / hashlib.sha256(described.encode()).hexdigest()[:20]
+
+
+def _is_used(place: Path) -> bool:
+    """Mark an environment as used now; False if it does not exist."""
+    # It may belong to another user, whose agent marks it.
+    with suppress(OSError):
+        os.utime(place)
+    return os.path.exists(place / _PROGRAM)
+
+
+def _is_old(place: Path, before: float) -> bool:
+    try:
+        return place.stat().st_mtime < before
+    except OSError:
+        return False
+
+
+def _has_processes(place: Path) -> bool:
+    """True if a process runs a program of an environment, or if processes cannot be listed."""
+    program, found = f"{place}/".encode(), False
+    for process in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            found = found or process.read_bytes().startswith(program)
+    return found or not os.path.isdir("/proc/self")
 
 
 def _locked(file: TextIO) -> bool:

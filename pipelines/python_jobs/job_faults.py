@@ -55,6 +55,10 @@ class JobFault(FactKind):
     TIME = "{file} has not returned within {limit:duration}", "a job only describes its rows, and must return at once"
     OUTPUT = "{file} prints more than {limit:size} while its plan is built", "remove the output"
     REQUIREMENTS = "the requirements of {file} cannot be installed: {message}", "correct requirements: in the yml"
+    FOLDER = (
+        "the requirements of {file} cannot be installed in {folder}: {why}",
+        "free some disk space, or make the folder writable",
+    )
     REMOTE = (
         "the pool of {file} runs elsewhere, where its requirements cannot be installed",
         "install them there and where the agent runs, and remove requirements: from the yml",

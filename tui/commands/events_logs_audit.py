@@ -60,14 +60,12 @@ def logs(context: CommandContext) -> int:
 
 def _job_log(context: CommandContext) -> str:
     """Return the log of the version that `--job` names or, for a table, of the version whose log was written last."""
-    from core.sql.python_jobs import is_python_job
-
     asked = parse_statement_name(context.args.job)
     table, version = split_query(asked) or (parse_table_name(asked), None)
     found = [each for each in context.operations.reader.versions(table) if version in (None, each.version)]
     if not found:
         raise UsageError(f"{asked} has never been deployed here", remedy="headgate ls lists the tables")
-    jobs = [each for each in found if is_python_job(each.compiled)]
+    jobs = [each for each in found if each.in_python]
     if not jobs:
         raise UsageError(f"{asked} is not a job in Python", remedy="headgate logs agent shows the log of the agent")
     paths = [f"{context.place.where.job_logs}/{query_name(table, each.version)}.log" for each in jobs]

@@ -103,3 +103,43 @@ def test_a_cancelled_installation_ends_its_programs_and_leaves_no_folder(
         fcntl.flock(file, fcntl.LOCK_EX)
         with pytest.raises(Busy):
             environments.python_for(("shouting",), "job.a.py", lambda: True)
+
+
+def test_a_folder_that_cannot_be_written_is_a_fault_with_its_cause(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    found = JobEnvironments(tmp_path / "file/python").python_for(("shouting",), "job.a.py")
+    said = f"the requirements of job.a.py cannot be installed in {tmp_path}/file/python: Not a directory"
+    assert str(found) == said
+
+
+def made(environments: JobEnvironments, requirement: str, *, at: float) -> Path:
+    """Make an environment without packages, last used at a time in epoch seconds, with a Python that runs."""
+    place = environments._place((requirement,))
+    (place / "bin").mkdir(parents=True)
+    (place / "bin/python-without-token").touch()
+    (place / "bin/python").symlink_to(sys.executable)
+    os.utime(place, (at, at))
+    return place
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes cannot be listed")
+def test_only_environments_that_nobody_uses_are_removed(tmp_path: Path) -> None:
+    environments = JobEnvironments(tmp_path / "python")
+    used, recent, created, runs, unused = (
+        made(environments, name, at=3000 if name == "recent" else 1000)
+        for name in ("used", "recent", "created", "runs", "unused")
+    )
+    left = unused.with_name(f"{unused.name}.new.killed")
+    left.mkdir()
+    waits = [str(runs / "bin/python"), "-c", "print(flush=True); input()"]
+    with (
+        open(environments.folder / f"{created.name}.lock", "w") as lock,
+        subprocess.Popen(waits, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process,
+    ):
+        assert process.stdin is not None and process.stdout is not None and process.stdout.readline()
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert environments.remove_unused([("used",)], 2000) == (unused.name,)
+        process.stdin.close()
+    assert [each.exists() for each in (used, recent, created, runs, unused, left)] == [True] * 4 + [False] * 2
+    assert used.stat().st_mtime > 3000, "another agent sees that it is used"
+    assert set(environments.remove_unused([], 2000)) == {created.name, runs.name}
