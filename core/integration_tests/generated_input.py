@@ -19,7 +19,9 @@ STEP_S = 5.0
 """Seconds between the times of two rows of a source."""
 
 
-def generated_parts(project: Project, tables: Iterable[TableName], *, parts: int = PARTS) -> tuple[Part, ...]:
+def generated_parts(
+    project: Project, tables: Iterable[TableName], *, parts: int = PARTS, step_s: float = STEP_S
+) -> tuple[Part, ...]:
     """Generate `parts` parts of input for tables and everything upstream, then parts that close their windows.
 
     Rows are numbered in the same way in all sources, so that joins by id find matches. A statement with state that
@@ -29,6 +31,7 @@ def generated_parts(project: Project, tables: Iterable[TableName], *, parts: int
     chosen = upstream_of(project, tables)
     selects = [parsed.select for name in chosen if (parsed := project.tables[name].parsed) is not None]
     literals, sources = literals_in(selects), sources_of(project, chosen)
+    step = timedelta(seconds=step_s)
     closings = max(1, stateful_depth(project.tables, chosen)) if any(sources.values()) else 0
     made: list[Part] = []
     for part in range(parts + closings):
@@ -39,7 +42,7 @@ def generated_parts(project: Project, tables: Iterable[TableName], *, parts: int
             columns = columns_of(project.tables[name])
             if streamed:
                 rows[name] = tuple(
-                    made_up_row(columns, n, literals, BEGIN + timedelta(seconds=STEP_S * n, days=max(0, closing)))
+                    made_up_row(columns, n, literals, BEGIN + step * n + timedelta(days=max(0, closing)))
                     for n in numbers
                 )
             elif part == 0:

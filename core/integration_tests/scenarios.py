@@ -21,6 +21,12 @@ class Disturbance(StrEnum):
     """The server is killed while a part is read."""
     REPLAY = "replay"
     """Versions that are rebuilt read the same input again, all at once."""
+    LATE = "late"
+    """Rows arrive late, within what watermarks allow, and in no order."""
+    SCHEMA = "schema"
+    """Sources get a column, first in their rows and then in their declaration."""
+    UPGRADE = "upgrade"
+    """Old statements read the first part, and the present ones continue by a plan."""
     RECOVERY = "recovery"
     """Older checkpoints are put back, with which statements must not start."""
 
@@ -40,6 +46,10 @@ class Shown(FactKind):
     COLUMNS_LEFT_OUT = "columns of {table} are not compared: {columns}"
     EMPTY = "no row reaches {table}, so nothing is shown about it"
     INPUT = "input: {parts:part} {origin}"
+    NOT_TAKEN = "statements do not go on when {sources} get a column: {error}"
+    NO_SOURCE = "no source can get a column"
+    NO_CHANGE = "none of these statements differs from {since}"
+    ANNOUNCED = "{table} differs from the new statements alone, as the plan announces: {why}"
     NOTHING_OLDER = "no statement has a checkpoint that is older"
 
 

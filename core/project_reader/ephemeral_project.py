@@ -16,6 +16,7 @@ from core.project.model import Project, Table
 from core.project_reader.overlay_project import overlay_manifest
 from core.project_reader.paths import table_folder
 from core.sql.compiler import compile_ddl
+from core.sql.statement import TableDdl
 from core.text.sentence import Fact, FactKind
 
 TRIGGER = "200 milliseconds"
@@ -75,11 +76,15 @@ def ephemeral_project(
     sources = {name: f"{data}/landing/{name}" for name in chosen if project.tables[name].external}
     for name, folder in sources.items():
         table = project.tables[name]
-        compiled = compile_ddl(table.parsed_ddl, name, folder)
-        found[table.ddl.path] = f"{compiled.replace('CREATE TABLE IF NOT EXISTS', 'CREATE TABLE', 1)};\n"
+        found[table.ddl.path] = source_ddl(table.parsed_ddl, folder)
         if table.settings_text:
             found[f"{table.folder}/{name}.yml"] = table.settings_text
     return EphemeralProject(dict(sorted(found.items())), built, sources)
+
+
+def source_ddl(ddl: TableDdl, folder: str) -> str:
+    """Return the DDL script of an external table that lies in a folder."""
+    return f"{compile_ddl(ddl, ddl.table, folder).replace('CREATE TABLE IF NOT EXISTS', 'CREATE TABLE', 1)};\n"
 
 
 def upstream_of(project: Project, tables: Iterable[TableName]) -> tuple[TableName, ...]:

@@ -265,7 +265,9 @@ def test(parser: CommandParser) -> None:
     parser.add_argument("--since", metavar="REF", help="source of the old texts: a git commit, or deployed (default)")
     _integration(parser)
     parser.add_argument(
-        "--scenario", metavar="NAMES", help="disturb the tables instead: restart, replay, recovery, or all"
+        "--scenario",
+        metavar="NAMES",
+        help="disturb the tables instead: restart, late, schema, upgrade, replay, recovery, or all",
     )
     parser.add_argument("--junit", metavar="FILE", help="write the results of integration tests as JUnit XML")
     parser.add_argument("--markdown", metavar="FILE", help="write the results of integration tests as Markdown")

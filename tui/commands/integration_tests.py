@@ -20,13 +20,16 @@ from tui.project_folder.user_named_files import write_whole
 from tui.services import ephemeral_environment, integration_tests
 from tui.services.integration_scenarios import ScenarioRun, scenario_input
 from tui.services.integration_tests import TestBench
+from tui.services.statement_tests import DEPLOYED
 
 
 def run(context: CommandContext) -> int:
     """Run the chosen cases. Returns 1 if one fails, or if something of an environment is left."""
     args, output, began = context.args, context.output, time.monotonic()
-    if args.upgrade or args.since is not None:
-        raise UsageError("--upgrade is about cases of one statement", remedy="leave out --integration, or --upgrade")
+    if args.upgrade:
+        raise UsageError("--upgrade is about cases of one statement", remedy="use --scenario upgrade")
+    if args.since is not None and args.scenario is None:
+        raise UsageError("--since names the old texts of an upgrade", remedy="add --scenario upgrade")
     tables = integration_tests.select_tables(context.operations, args.tables, args.product)
     cases = integration_tests.select_cases(context.operations, tables)
     if args.scenario is not None:
@@ -59,7 +62,7 @@ def _run_scenarios(context: CommandContext, tables: set[TableName], cases: Seque
     with _bench(context, ends) as bench:
         for name, group in sorted(groups.items()):
             rows = scenario_input(project, group, tuple(cases))
-            run = ScenarioRun(bench, name, tuple(sorted(group)), rows)
+            run = ScenarioRun(bench, name, tuple(sorted(group)), rows, since=args.since or DEPLOYED)
             for scenario in scenarios:
                 results.append(run.run(scenario))
                 if not output.as_json:

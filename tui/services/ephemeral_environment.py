@@ -28,14 +28,16 @@ from core.model.table_formats import table_format
 from core.observed.versions import Deployment
 from core.plan.request import PlanRequest
 from core.project.ephemeral import LOCK_FILE, PREFIX, RECORD_FILE, EphemeralRecord, Remains, Teardown, record_from_text
-from core.project.model import Environment, Pool, Table
+from core.project.model import Environment, Pool, Project, Table
 from core.project_reader.ephemeral_project import (
     TRIGGER,
     EphemeralProject,
     ephemeral_manifest,
     ephemeral_project,
+    source_ddl,
 )
 from core.run.model import RunState
+from core.sql.statement import TableDdl
 from core.statement_tests.case import Row
 from core.statement_tests.fixture_rows import columns_of, expected_columns_of
 from core.statement_tests.request import settings_of_meaning
@@ -168,9 +170,7 @@ def create_ephemeral_environment(operations: EnvironmentService, request: Epheme
     name = f"{PREFIX}{secrets.token_hex(4)}"
     folder = Path(ephemeral_root(operations.environ), name)
     data = str(folder / "data")
-    found = ephemeral_project(project, texts, request.tables, data=data, trigger=request.trigger)
-    if isinstance(found, Fact):
-        raise Refused(found.sentence, remedy=found.remedy or "")
+    found = _isolated(project, texts, request.tables, data, request.trigger)
     folders = {each.name: each.data for each in project.environments.values()} | {name: data}
     manifest = ephemeral_manifest(
         texts[PROJECT_FILE],
@@ -189,8 +189,18 @@ def create_ephemeral_environment(operations: EnvironmentService, request: Epheme
     lock = _write(folder, record, {**found.texts, PROJECT_FILE: manifest})
     environ = dict(operations.environ) | ({"HEADGATE_MEASURE_S": request.measure_s} if request.measure_s else {})
     return EphemeralEnvironment(
-        folder, record, found, environ, base_home=place.where.home, server=request.server, lock=lock
-    )
+        folder, record, found, environ,
+        base_home=place.where.home, server=request.server, trigger=request.trigger, lock=lock,
+    )  # fmt: skip
+
+
+def _isolated(
+    project: Project, texts: Mapping[str, str], tables: Iterable[TableName], data: str, trigger: str | None
+) -> EphemeralProject:
+    found = ephemeral_project(project, texts, tables, data=data, trigger=trigger)
+    if isinstance(found, Fact):
+        raise Refused(found.sentence, remedy=found.remedy or "")
+    return found
 
 
 class EphemeralEnvironment:
@@ -208,12 +218,13 @@ class EphemeralEnvironment:
         *,
         base_home: str,
         server: SparkServer | None,
+        trigger: str | None,
         lock: int,
     ) -> None:
         self.folder, self.record, self.project = folder, record, project
         self._base_home = Path(base_home)
         self._environ = dict(environ) | {"HEADGATE_HOME": str(folder / "home")}
-        self._server, self._lock = server, lock
+        self._server, self._trigger, self._lock = server, trigger, lock
         self._access: TableClient | None = None
 
     @cached_property
@@ -268,6 +279,33 @@ class EphemeralEnvironment:
         table = self.tables[source]
         self.access.use_server(self.server.url, self.server.token)
         self.access.write(table.ddl.text, self.project.sources[source], columns_of(table), rows)
+
+    def write_rows_as(self, ddl: TableDdl, rows: Iterable[Row]) -> None:
+        """Append rows to an external table in the form of another declaration than that of the project."""
+        columns = tuple((column.name, column.type) for column in ddl.columns)
+        folder = self.project.sources[ddl.table]
+        self.access.use_server(self.server.url, self.server.token)
+        self.access.write(source_ddl(ddl, folder), folder, columns, rows)
+
+    def declare(self, texts: Mapping[str, str]) -> None:
+        """Replace files of its project, given by path; the next deployment takes them."""
+        for path, text in texts.items():
+            file = self.folder / "project" / path
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text, encoding="utf-8")
+
+    def declare_all(self, project: Project, texts: Mapping[str, str], tables: Iterable[TableName]) -> None:
+        """Replace all files of its project by those of another project for these tables.
+
+        Raises Refused if they cannot be isolated.
+        """
+        found = _isolated(project, texts, tables, str(self.folder / "data"), self._trigger)
+        for path in self.project.texts.keys() - found.texts.keys():
+            (self.folder / "project" / path).unlink()
+        for source in found.sources.values():
+            Path(source).mkdir(parents=True, exist_ok=True)
+        self.project = found
+        self.declare(found.texts)
 
     def rows(self, table: TableName) -> tuple[Row, ...]:
         """Return the rows that a table's serving version has, without metadata columns."""

@@ -7,7 +7,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from core.integration_tests.case import IntegrationCase
-from core.integration_tests.generated_input import PARTS, generated_parts, sinks_of
+from core.integration_tests.disturbed_input import (
+    can_have_column_more,
+    late_input,
+    lateness_s,
+    with_column_more,
+    with_value_more,
+)
+from core.integration_tests.generated_input import PARTS, STEP_S, generated_parts, sinks_of
 from core.integration_tests.repeatability import repeatability
 from core.integration_tests.results import Found, TestResult
 from core.integration_tests.scenarios import (
@@ -21,10 +28,20 @@ from core.integration_tests.scenarios import (
 from core.model.errors import HeadgateError, Refused, UsageError
 from core.model.names import TableName
 from core.plan.request import PlanRequest
+from core.project.manifest_head import MANIFEST_PATH
 from core.project.model import Project
+from core.project_reader.ephemeral_project import source_ddl, upstream_of
+from core.project_reader.revision_reader import revision_of
 from core.statement_tests.request import CaseOutcome
+from core.statement_tests.upgrade import planned_change
+from tui.project_folder.environment_selection import has_ledger
+from tui.project_folder.git_objects import texts_differing_from
+from tui.project_folder.project_folder_reader import ProjectDeclaration, parse
+from tui.services.environment_service import EnvironmentService
 from tui.services.ephemeral_environment import EphemeralEnvironment
 from tui.services.integration_tests import NotDelivered, TestBench, deliver
+from tui.services.promotion import declared_as_deployed, deployed_tables
+from tui.services.statement_tests import DEPLOYED
 
 
 @dataclass(slots=True)
@@ -36,6 +53,8 @@ class ScenarioRun:
     """The product, or the names of the tables."""
     tables: tuple[TableName, ...]
     input: ScenarioInput
+    since: str = DEPLOYED
+    """Where the old statements of an upgrade come from: a git reference, or `DEPLOYED`."""
     _undisturbed: dict[TableName, tuple[tuple[object, ...], ...]] = field(default_factory=dict)
 
     def run(self, scenario: Disturbance) -> TestResult:
@@ -45,6 +64,9 @@ class ScenarioRun:
         act = {
             Disturbance.RESTART: self._restart,
             Disturbance.REPLAY: self._replay,
+            Disturbance.LATE: self._late,
+            Disturbance.SCHEMA: self._schema,
+            Disturbance.UPGRADE: self._upgrade,
             Disturbance.RECOVERY: self._recovery,
         }
         try:
@@ -81,6 +103,65 @@ class ScenarioRun:
             disturbed = _rows(found)
         return self._compared(name, undisturbed, disturbed, "in versions that have read the same input again")
 
+    def _late(self, name: str) -> TestResult:
+        undisturbed, project = self._reference(), self.bench.operations.project()
+        late_s = lateness_s(project, undisturbed)
+        late = late_input(self.input, project, undisturbed)
+        with self.bench.environment(self.tables) as found:
+            deliver(found, late.parts, self.bench, within=self.bench.seconds)
+            disturbed = _rows(found)
+        after = f"with rows in reverse order and up to {late_s:g} s late" if late_s else "with rows in reverse order"
+        return self._compared(name, undisturbed, disturbed, after)
+
+    def _schema(self, name: str) -> TestResult:
+        undisturbed, middle = self._reference(), self.input.middle
+        with self.bench.environment(self.tables) as found:
+            sources = [each for each in found.project.sources if can_have_column_more(found.tables[each])]
+            if not sources:
+                return TestResult(name, "", CaseOutcome.SKIPPED, Shown.NO_SOURCE.of())
+            ddls = {each: with_column_more(found.tables[each].parsed_ddl) for each in sources}
+            deliver(found, self.input.parts[: middle - 1], self.bench, within=self.bench.seconds)
+            try:
+                for number, part in enumerate(self.input.parts[middle - 1 :], middle):
+                    if number == middle + 1:
+                        # The part before had the column already, but no declaration of it.
+                        places = {each: found.tables[each].ddl.path for each in sources}
+                        declared = {each: source_ddl(ddls[each], found.project.sources[each]) for each in sources}
+                        found.declare({places[each]: declared[each] for each in sources})
+                        found.deploy(self.bench.progress, PlanRequest(everything=True, children="all"))
+                    for source, rows in part.items():
+                        if rows and source in ddls:
+                            found.write_rows_as(ddls[source], with_value_more(rows))
+                        elif rows:
+                            found.write_rows(source, rows)
+                    found.wait_until_read(self.bench.progress, seconds=self.bench.seconds, what=f"part {number}")
+                disturbed = _rows(found)
+            except HeadgateError as error:
+                why = Shown.NOT_TAKEN.of(sources=tuple(sources), error=error.summary)
+                return TestResult(name, "", CaseOutcome.FAILED, why, table=str(getattr(error, "table", "")))
+        return self._compared(name, undisturbed, disturbed, "when sources get a column")
+
+    def _upgrade(self, name: str) -> TestResult:
+        operations, middle = self.bench.operations, self.input.middle
+        old, now = texts_before(operations, self.since), operations.projects.read()
+        undisturbed = self._reference()
+        changes = announced_changes(operations, old, tuple(undisturbed))
+        if not changes:
+            return TestResult(name, "", CaseOutcome.SKIPPED, Shown.NO_CHANGE.of(since=self.since))
+        there = [each for each in self.tables if each in old.project.tables]
+        with self.bench.environment(there, texts=old.texts) as found:
+            deliver(found, self.input.parts[: middle - 1], self.bench, within=self.bench.seconds)
+            found.declare_all(now.project, now.texts, self.tables)
+            found.deploy(self.bench.progress, PlanRequest(everything=True, children="all"))
+            deliver(found, self.input.parts[middle - 1 :], self.bench, within=self.bench.seconds)
+            disturbed = _rows(found)
+        result = self._compared(name, undisturbed, disturbed, f"after an upgrade from {self.since}")
+        upstream = upstream_of(now.project, [TableName(result.table)]) if result.table else ()
+        if why := next((changes[each] for each in upstream if changes.get(each)), ""):
+            fact = Shown.ANNOUNCED.of(table=result.table, why=why)
+            return replace(result, outcome=CaseOutcome.PASSED, fact=fact)
+        return result
+
     def _recovery(self, name: str) -> TestResult:
         with self.bench.environment(self.tables) as found:
             older: list[_OlderCheckpoint] = []
@@ -114,7 +195,44 @@ def scenario_input(project: Project, tables: set[TableName], cases: tuple[Integr
     if mine:
         best = max(mine, key=lambda case: len(case.parts))
         return ScenarioInput(best.parts, f"of {best.path}", middle=2)
-    return ScenarioInput(generated_parts(project, sinks_of(project, tables)), "generated", middle=PARTS)
+    late_s = lateness_s(project, upstream_of(project, tables))
+    step_s = min(STEP_S, late_s / 4) if late_s else STEP_S
+    parts = generated_parts(project, sinks_of(project, tables), step_s=step_s)
+    return ScenarioInput(parts, "generated", middle=PARTS)
+
+
+def texts_before(operations: EnvironmentService, since: str) -> ProjectDeclaration:
+    """Return the project at a git reference or, for `DEPLOYED`, as deployed, with the present headgate.yml.
+
+    Raises UsageError if there is no such reference, or if nothing was ever deployed.
+    """
+    declared, cache = operations.projects.read(), operations.projects.parse_cache
+    if since != DEPLOYED:
+        then = texts_differing_from(operations.place.folder, since, declared.texts)
+        texts = {path: text for path, text in (dict(declared.texts) | then).items() if text is not None}
+        texts[MANIFEST_PATH] = declared.texts[MANIFEST_PATH]
+        project, problems = parse(operations.place, texts, cache)
+        return ProjectDeclaration(texts, project, problems)
+    if not has_ledger(operations.place):
+        remedy = "name the commit of the old texts: --since main"
+        raise UsageError(f"nothing was ever deployed in {operations.place.title} on this machine", remedy=remedy)
+    return declared_as_deployed(deployed_tables(operations.reader), declared, cache, operations.place.environment)
+
+
+def announced_changes(
+    operations: EnvironmentService, old: ProjectDeclaration, built: Iterable[TableName]
+) -> dict[TableName, str]:
+    """Return the statements that have changed, with what a plan announces about their rows; empty for nothing."""
+    tables = operations.project().tables
+    found = {}
+    for name in built:
+        before = old.project.tables.get(name)
+        if before is None or before.external:
+            found[name] = ""
+        elif revision_of(before).hash != revision_of(tables[name]).hash:
+            definition = planned_change(revision_of(before), revision_of(tables[name]), tables).kind.definition
+            found[name] = str(definition.leaves or definition.loses or "")
+    return found
 
 
 def _rows(environment: EphemeralEnvironment) -> dict[TableName, tuple[tuple[object, ...], ...]]:

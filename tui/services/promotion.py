@@ -112,7 +112,7 @@ def plan_promotion(
     if refusals:
         more = f", and {len(refusals) - 1} more" if len(refusals) > 1 else ""
         raise Refused(f"{refusals[0].summary}{more}", remedy=str(refusals[0].remedy))
-    project = _project({**here, **{t: there[t] for t in chosen}}, declared, parse_cache, place.environment)
+    project = declared_as_deployed({**here, **{t: there[t] for t in chosen}}, declared, parse_cache, place.environment)
     _refuse_unfit(project, chosen, place.environment, asked.promoted_from)
     same = (wide - named - differs) | revalued
     return Promotion(request, project, tables, tuple(sorted(same)), tuple(sorted(revalued)))
@@ -207,9 +207,10 @@ def _leader(table: TableName, deployed: Deployed) -> TableName:
     )
 
 
-def _project(
+def declared_as_deployed(
     deployed: Deployed, declared: ProjectDeclaration, parse_cache: "ParseCache", environment: str
 ) -> ProjectDeclaration:
+    """Return the project whose files declare the deployed revisions, with the present headgate.yml."""
     texts = {MANIFEST_PATH: declared.texts[MANIFEST_PATH]}
     for table in deployed:
         texts |= _files(table, deployed, declared)

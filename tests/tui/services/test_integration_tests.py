@@ -1,5 +1,6 @@
 """headgate test --integration: selection, results, reports and exit codes, with an environment in memory."""
 
+import subprocess
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,8 +15,9 @@ from core.integration_tests.positions import Unread
 from core.model.errors import HeadgateError
 from core.model.names import TableName as T
 from core.project.ephemeral import Remains, Teardown
-from core.project.model import Table
+from core.project.model import Project, Table
 from core.project_reader.ephemeral_project import EphemeralProject, upstream_of
+from core.sql.statement import TableDdl
 from core.statement_tests.case import Row
 from tui.command_line import exit_codes
 from tui.project_folder.declaring_files import list_files, read_integration_files
@@ -40,12 +42,13 @@ class FakeEnvironment:
     landed: list[Row] = field(default_factory=list)
     parts: int = 0
     after_kill: Mapping[str, tuple[Row, ...]] = field(default_factory=dict)
+    refuses: Mapping[str, HeadgateError] = field(default_factory=dict)
 
     def write_rows(self, source: T, rows: Iterable[Row]) -> None:
         self.landed += rows
         self.did.append(f"write {source}")
 
-    def deploy(self, progress: object) -> None:
+    def deploy(self, progress: object, request: object = None) -> None:
         self.did.append("deploy")
 
     def wait_until_read(self, progress: object, *, seconds: float, what: str) -> float:
@@ -57,6 +60,19 @@ class FakeEnvironment:
 
     def rows(self, table: T) -> tuple[Row, ...]:
         return self.wrong.get(table, tuple(self.landed))
+
+    def write_rows_as(self, ddl: TableDdl, rows: Iterable[Row]) -> None:
+        self.landed += [row[:-1] for row in rows]
+        self.did.append(f"write {len(ddl.columns)} columns")
+
+    def declare(self, texts: Mapping[str, str]) -> None:
+        self.did.append(f"declare {', '.join(texts)}")
+        if "declare" in self.refuses:
+            raise self.refuses["declare"]
+
+    def declare_all(self, project: Project, texts: Mapping[str, str], tables: Iterable[T]) -> None:
+        self.did.append(f"upgrade {' '.join(tables)}")
+        self.wrong = {**self.wrong, **self.after_kill}
 
     def wait_for_batch(self, progress: object, *, seconds: float) -> None:
         self.did.append("wait for a batch")
@@ -73,6 +89,7 @@ class World:
     wrong: dict[str, tuple[Row, ...]] = field(default_factory=dict)
     fails: dict[int, HeadgateError] = field(default_factory=dict)
     left: tuple[Any, ...] = ()
+    refuses: dict[str, HeadgateError] = field(default_factory=dict)
     after_kill: dict[str, tuple[Row, ...]] = field(default_factory=dict)
     did: list[str] = field(default_factory=list)
     asked: list[EphemeralRequest] = field(default_factory=list)
@@ -96,7 +113,8 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
         generated = EphemeralProject({}, built, {T("landed"): "/landing"})
         server = SparkServer("sc://host:1", "")
         yield FakeEnvironment(
-            project.tables, generated, server, found.wrong, found.fails, found.did, after_kill=found.after_kill
+            project.tables, generated, server, found.wrong, found.fails, found.did,
+            after_kill=found.after_kill, refuses=found.refuses,
         )  # fmt: skip
         ended(Teardown("it_1", (), "/e/it_1", left=found.left))
 
@@ -264,3 +282,70 @@ def test_an_unknown_scenario_is_refused(
 ) -> None:
     assert exit_codes.run_command_line(["test", *words]) == 2
     assert said in capsys.readouterr().err and not world.asked
+
+
+THREE = CASE.replace("expect:", "  - landed: [{id: 3}]\nexpect:").replace("{id: 2}]\n", "{id: 2}, {id: 3}]\n", 1)
+
+
+def test_late_rows_are_written_in_another_order_and_nothing_else_is_different(
+    folder: Path, world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put(folder, THREE)
+    (result,) = written(["test", "--integration", "--scenario", "late", "b", "--json"], capsys)["results"]
+    assert result["fact"]["sentence"].endswith("are the same with rows in reverse order")
+    assert len(world.asked) == 2 and world.did.count("deploy") == 2
+
+
+def test_a_source_has_the_column_in_its_rows_first_and_then_in_its_declaration(
+    folder: Path, world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put(folder, THREE)
+    words = ["test", "--integration", "--scenario", "schema", "b", "--json"]
+    (result,) = written(words, capsys)["results"]
+    assert result["outcome"] == "passed"
+    tail = [each for each in world.did if not each.startswith("read")][-6:]
+    assert tail[1:] == [
+        "deploy", "write 3 columns", "declare pipelines/sources/p/landed/sql-scripts/ddl.landed.sql", "deploy",
+        "write 3 columns",
+    ]  # fmt: skip
+    world.refuses = {"declare": HeadgateError("a reads all columns", remedy="")}
+    (result,) = written(words, capsys, 1)["results"]
+    assert (result["outcome"], result["fact"]["kind"]) == ("failed", "not_taken")
+    assert "do not go on when landed get a column: a reads all columns" in result["fact"]["sentence"]
+
+
+def git(folder: Path, *words: str) -> None:
+    subprocess.run(
+        ["git", "-c", "user.name=a", "-c", "user.email=a@b", *words], cwd=folder, check=True, capture_output=True
+    )
+
+
+def test_an_upgrade_goes_on_from_the_old_statements_and_what_the_plan_announces_is_no_failure(
+    folder: Path, world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put(folder, THREE)
+    for words in (("init", "-q"), ("add", "-A"), ("commit", "-qm", "one")):
+        git(folder, *words)
+    words = ["test", "--integration", "--scenario", "upgrade", "--since", "HEAD", "b", "--json"]
+    (result,) = written(words, capsys)["results"]
+    assert (result["outcome"], result["fact"]["kind"]) == ("skipped", "no_change")
+    dml = folder / "pipelines/facts/p/b/sql-scripts/dml.b.sql"
+    dml.write_text(dml.read_text().replace("SELECT id, kind", "SELECT id, upper(kind) AS kind"))
+    (result,) = written(words, capsys)["results"]
+    assert (result["outcome"], result["fact"]["kind"]) == ("passed", "same")
+    assert "upgrade b" in world.did
+    assert world.asked[-1].texts is not None and world.asked[-1].texts[str(dml.relative_to(folder))] != dml.read_text()
+    world.after_kill = {"b": ((1, "X"),)}
+    (result,) = written(words, capsys)["results"]
+    assert (result["outcome"], result["fact"]["kind"]) == ("passed", "announced")
+    world.after_kill = {"a": ((1, "X"),)}
+    (result,) = written(words, capsys, 1)["results"]
+    assert (result["outcome"], result["table"]) == ("failed", "a")
+
+
+def test_old_statements_need_a_place(folder: Path, world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    put(folder, THREE)
+    assert exit_codes.run_command_line(["test", "--integration", "--since", "HEAD"]) == 2
+    assert "add --scenario upgrade" in capsys.readouterr().err
+    assert exit_codes.run_command_line(["test", "--integration", "--scenario", "upgrade", "b"]) == 2
+    assert "nothing was ever deployed" in capsys.readouterr().err

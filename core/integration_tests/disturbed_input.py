@@ -1,0 +1,93 @@
+"""Input that is disturbed: rows that arrive late and in no order, and sources with one column more."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from datetime import datetime
+
+from core.integration_tests.case_reader import sources_of
+from core.integration_tests.scenarios import ScenarioInput
+from core.model.names import TableName, trigger_s
+from core.project.model import Project, Table
+from core.sql.statement import Column, TableDdl
+from core.statement_tests.case import Row
+from core.statement_tests.fixture_rows import columns_of
+
+ADDED = Column("added_by_test", "", "string")
+"""The column that a source gets."""
+
+ADDED_VALUE = "a new column"
+
+
+def lateness_s(project: Project, tables: Iterable[TableName]) -> float:
+    """Return how late rows may arrive, in seconds: half of the longest delay of a watermark; 0 if there is none."""
+    delays = [
+        trigger_s(read.watermark.delay)
+        for name in tables
+        if (parsed := project.tables[name].parsed) is not None
+        for read in parsed.reads
+        if read.watermark is not None
+    ]
+    return max(delays, default=0.0) / 2
+
+
+def late_input(given: ScenarioInput, project: Project, tables: Iterable[TableName]) -> ScenarioInput:
+    """Return the same rows, of which some arrive a part later, and all in reverse order within their part.
+
+    In the part before the disturbed one, every row of a stream is delayed that is older than the newest one, but not by
+    more than `lateness_s`.
+    """
+    chosen = tuple(tables)
+    late_s = lateness_s(project, chosen)
+    times = _times(project, chosen)
+    parts: list[dict[TableName, tuple[Row, ...]]] = [dict(part) for part in given.parts]
+    before, middle = parts[given.middle - 2], parts[given.middle - 1]
+    for source, place in times.items():
+        rows = before.get(source, ())
+        ages = _ages_s(rows, place)
+        late = [row for row, age_s in zip(rows, ages, strict=True) if 0 < age_s <= late_s]
+        if late:
+            before[source] = tuple(row for row in rows if row not in late)
+            middle[source] = (*late, *middle.get(source, ()))
+    return replace(given, parts=tuple({name: rows[::-1] for name, rows in part.items()} for part in parts))
+
+
+def can_have_column_more(table: Table) -> bool:
+    """True if an external table can get the additional column. A file of plain text has lines instead of columns."""
+    columns = dict(columns_of(table))
+    return tuple(columns) != ("value",) and ADDED.name not in columns
+
+
+def with_column_more(ddl: TableDdl) -> TableDdl:
+    """Return a declaration with the additional column at its end."""
+    return replace(ddl, columns=(*ddl.columns, ADDED))
+
+
+def with_value_more(rows: Iterable[Row]) -> tuple[Row, ...]:
+    """Return rows with a value for the additional column."""
+    return tuple((*row, ADDED_VALUE) for row in rows)
+
+
+def _times(project: Project, tables: Iterable[TableName]) -> Mapping[TableName, int]:
+    """Return the position of the event time among the columns of each stream; streams without one are left out."""
+    found: dict[TableName, int] = {}
+    for source, streamed in sources_of(project, tables).items():
+        columns = columns_of(project.tables[source])
+        kinds = [place for place, (_, kind) in enumerate(columns) if kind.startswith("timestamp")]
+        named = {
+            read.watermark.column.strip("`").lower()
+            for table in project.tables.values()
+            if table.parsed is not None
+            for read in table.parsed.reads
+            if read.table == source and read.watermark is not None
+        }
+        marked = [place for place in kinds if columns[place][0].lower() in named]
+        if streamed and (marked or kinds):
+            found[source] = (marked or kinds)[0]
+    return found
+
+
+def _ages_s(rows: Iterable[Row], place: int) -> list[float]:
+    """Return by how many seconds each row is older than the newest one; 0 for a row without a time."""
+    times = [value if isinstance(value := row[place], datetime) else None for row in rows]
+    newest = max((time for time in times if time is not None), default=None)
+    return [0.0 if time is None or newest is None else (newest - time).total_seconds() for time in times]
