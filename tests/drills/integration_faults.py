@@ -87,7 +87,7 @@ import time
 
 
 def sleeper(kind):
-    time.sleep(4)
+    time.sleep(8)
     return kind
 """,
     "first_time": """# CREATE FUNCTION first_time(id BIGINT)
@@ -179,7 +179,7 @@ class Project:
         if with_side and "JOIN" not in getattr(each, table.rpartition("_")[2]):
             with_side = ""
         rows = [json.dumps(row) for row in given]
-        within = "within: 6\n" if each.kind == "slow operator" else ""
+        within = "within: 25\n" if each.kind == "slow operator" else ""
         return (
             f"given:\n  - landed: [{', '.join(rows[:4])}]{with_side}\n  - landed: [{', '.join(rows[4:])}]\n"
             f"expect: {{{table}: [{', '.join(rows)}]}}\n{within}"

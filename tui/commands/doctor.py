@@ -29,6 +29,8 @@ def doctor(context: CommandContext) -> int:
         checks += [doctor_checks.check_data(place, context.operations.client)]
         checks += [doctor_checks.check_pool(place), doctor_checks.check_ledger(place)]
         checks += [check for check in (doctor_checks.check_servers(place), doctor_checks.check_logout(place)) if check]
+    left = doctor_checks.check_ephemeral(context.environ)
+    checks += [left] if left else []
     failed = [check for check in checks if not check.ok]
     why = "no project here" if project is None else "the project cannot be read"
     unchecked = [] if place else [f"{why}: home, agent, pool and ledger were not checked"]

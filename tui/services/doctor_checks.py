@@ -98,6 +98,18 @@ def _data_of_sources(place: SelectedEnvironment, project: "Project") -> str:
     return os.path.realpath(os.path.join(place.folder, other)) if other else place.data
 
 
+def check_ephemeral(environ: Mapping[str, str]) -> DoctorCheck | None:
+    """Report the environments that killed tests and measurements have left; None if there are none."""
+    from tui.services.ephemeral_environment import abandoned
+
+    found = [record.name for record in abandoned(environ)]
+    if not found:
+        return None
+    summary = f"{', '.join(found[:SHOWN_PROBLEMS])} of a killed command may still use memory and disk"
+    remedy = "the next headgate test --integration or headgate bench deletes it"
+    return DoctorCheck("tests", True, summary, remedy, warning=True, facts={"environments": found})
+
+
 def slot_addresses(place: SelectedEnvironment) -> tuple[str, ...]:
     """Return the addresses of the replication slots of the registered tables; empty if the ledger cannot be read."""
     from core.model.table_formats import table_format

@@ -194,6 +194,13 @@ def create_ephemeral_environment(operations: EnvironmentService, request: Epheme
     )  # fmt: skip
 
 
+def refuse_not_isolated(operations: EnvironmentService, groups: Iterable[Iterable[TableName]]) -> None:
+    """Raise Refused if tables of a group cannot run over sources of their own, before anything is created."""
+    declared = operations.projects.read_sound_tables()
+    for tables in groups:
+        _isolated(declared.project, declared.texts, tables, "/", None)
+
+
 def _isolated(
     project: Project, texts: Mapping[str, str], tables: Iterable[TableName], data: str, trigger: str | None
 ) -> EphemeralProject:

@@ -10,6 +10,7 @@ from core.model.errors import Refused
 from core.model.names import TableName as T
 from tui.agent_client.agent_process import WaitProgress
 from tui.project_folder.environment_selection import select_environment
+from tui.services.doctor_checks import check_ephemeral
 from tui.services.environment_service import EnvironmentService
 from tui.services.ephemeral_environment import (
     EphemeralEnvironment,
@@ -57,6 +58,17 @@ def test_the_next_process_deletes_what_a_killed_one_has_left(operations: Environ
     assert not left.folder.exists() and used.folder.exists()
     assert abandoned(operations.environ) == ()
     used.end(silent)
+
+
+def test_doctor_names_what_a_killed_process_has_left(operations: EnvironmentService) -> None:
+    assert check_ephemeral(operations.environ) is None
+    left = create_ephemeral_environment(operations, REQUEST)
+    assert check_ephemeral(operations.environ) is None, "it is used"
+    killed(left)
+    found = check_ephemeral(operations.environ)
+    assert found is not None and found.ok and found.warning and left.record.name in found.summary
+    end_abandoned(operations.environ, silent)
+    assert check_ephemeral(operations.environ) is None
 
 
 def test_a_folder_without_a_record_is_deleted_too(operations: EnvironmentService) -> None:

@@ -349,3 +349,18 @@ def test_old_statements_need_a_place(folder: Path, world: World, capsys: pytest.
     assert "add --scenario upgrade" in capsys.readouterr().err
     assert exit_codes.run_command_line(["test", "--integration", "--scenario", "upgrade", "b"]) == 2
     assert "nothing was ever deployed" in capsys.readouterr().err
+
+
+def test_tables_over_a_topic_are_refused_before_anything_starts(
+    folder: Path, world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ddl = folder / "pipelines/sources/p/landed/sql-scripts/ddl.landed.sql"
+    options = "OPTIONS ('kafka.bootstrap.servers'='b:9092', subscribe='landed')"
+    ddl.write_text(f"CREATE TABLE landed (id BIGINT, kind STRING) USING kafka {options};")
+    manifest = folder / "headgate.yml"
+    manifest.write_text(manifest.read_text() + "connectors: {kafka: {}}\n")
+    put(folder)
+    for words in ([], ["--scenario", "all"]):
+        assert exit_codes.run_command_line(["test", "--integration", *words]) == 3
+        assert "a reads landed, whose rows are not in files" in capsys.readouterr().err
+    assert not world.asked
