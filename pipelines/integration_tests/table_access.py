@@ -40,7 +40,8 @@ class TableAccess:
     def __init__(self) -> None:
         self._session: Session | None = None
         self._server = ("", "")
-        self._files = TableCheckpoints("")
+        # A position proves nothing if it is compared with files that were listed earlier.
+        self._files = TableCheckpoints("", refresh_s=0.0)
 
     def answer(self, op: str, request: Mapping[str, Any]) -> dict[str, Any]:
         """Answer one request. Raises HeadgateError if Spark refuses it or does not answer."""

@@ -62,7 +62,7 @@ from pipelines.storage.file_system import (
     write_json,
 )
 from pipelines.storage.kafka_offsets import KafkaOffsets, mark_of_offsets, offsets_of, parsed_offsets
-from pipelines.storage.source_lag import SourceLags
+from pipelines.storage.source_lag import REFRESH_S, SourceLags
 
 LOGS = {"delta": DeltaTables}
 """Readers of transaction logs, by format name in `core.model.table_formats`."""
@@ -84,16 +84,24 @@ class TableCheckpoints:
     """
 
     def __init__(
-        self, ledger: str, *, machine: str = "", epoch: int = 1, logs: Mapping[str, DeltaTables] | None = None
+        self,
+        ledger: str,
+        *,
+        machine: str = "",
+        epoch: int = 1,
+        logs: Mapping[str, DeltaTables] | None = None,
+        refresh_s: float = REFRESH_S,
     ) -> None:
         """Manage the folders of one ledger on one machine. `epoch` is the number of adoptions.
 
         `machine` is the machine's id. `logs` maps formats to readers of transaction logs; by default, each format in
-        `LOGS` gets a new reader.
+        `LOGS` gets a new reader. Files and logs of a source are read at most every `refresh_s` seconds.
         """
         self.ledger, self.machine, self.epoch = ledger, machine, epoch
-        self._logs: Mapping[str, DeltaTables] = logs or {name: tables() for name, tables in LOGS.items()}
-        self._lags = SourceLags()
+        self._logs: Mapping[str, DeltaTables] = logs or {
+            name: tables(refresh_s=refresh_s) for name, tables in LOGS.items()
+        }
+        self._lags = SourceLags(refresh_s=refresh_s)
         self._topics = KafkaOffsets()
         self._slots = ChangeSlots()
         self._histories = BatchHistories(lambda line: mark_of(line) or mark_of_offsets(line))
