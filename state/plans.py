@@ -84,6 +84,11 @@ class PlanReads(LedgerReads):
         )
         return tuple(str(found) for (found,) in self._values(sql, (table, limit)))
 
+    def is_in_plans(self, text: str) -> bool:
+        """True if a plan, or a text of the project for which it was made, contains a text. Reads all plans."""
+        sql = "SELECT EXISTS (SELECT 1 FROM plan WHERE instr(body, ?1) OR instr(texts, ?1))"
+        return bool(self._values(sql, (text,))[0][0])
+
     def approvals(self, plan_hash: str) -> tuple[ApprovalRow, ...]:
         """List the approvals of a plan, oldest first."""
         return self._rows(ApprovalRow, "SELECT * FROM approval WHERE plan_hash = ? ORDER BY at, uid", (plan_hash,))

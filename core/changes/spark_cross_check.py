@@ -19,7 +19,7 @@ from core.model.actions import Action
 from core.model.evidence import Notice
 from core.model.names import TableName
 from core.project.revision import Revision, RevisionTexts
-from core.sql.python_functions import RegisteredFunction, is_python
+from core.sql.python_functions import RegisteredFunction, is_registered
 from core.sql.statement import Column, ParsedStatement, line_of
 from core.text.sentence import Fact
 
@@ -177,7 +177,7 @@ def _side(parsed: ParsedStatement, ddl_of: DdlOf, texts: RevisionTexts) -> Analy
     """Return a statement in the form that is sent to Spark, with logical names; None if it cannot be sent.
 
     It cannot be sent if the DDL of a table that it reads is unknown, or if it streams a table's changes, because the
-    temporary tables of the analysis have no change feed. Python functions are sent without their code.
+    temporary tables of the analysis have no change feed. Functions are sent without their code.
     """
     if parsed.in_python or any(read.takes_changes for read in parsed.reads):
         return None
@@ -188,11 +188,11 @@ def _side(parsed: ParsedStatement, ddl_of: DdlOf, texts: RevisionTexts) -> Analy
 
 
 def _without_code(parsed: ParsedStatement, texts: RevisionTexts) -> tuple[RegisteredFunction, ...]:
-    if not any(is_python(text) for _, text in texts.functions):
+    if not any(is_registered(text) for _, text in texts.functions):
         return ()
     from core.sql.python_declarations import registered_functions
 
-    return tuple(replace(each, code="") for each in registered_functions(parsed.select, texts.functions))
+    return tuple(replace(each, code="", java=None) for each in registered_functions(parsed.select, texts.functions))
 
 
 def _written(parsed: ParsedStatement) -> str:

@@ -64,7 +64,7 @@ class QueryStart:
     added: tuple[tuple[str, str], ...] = ()
     """Columns that follow those of `select`, as (name, SQL expression), instead of any columns of the same names."""
     functions: tuple[RegisteredFunction, ...] = ()
-    """Python functions that `select` calls, which are registered before the start."""
+    """Functions in Python and of a jar that `select` calls, which are registered before the start."""
     job: "BuiltJob | None" = None
     """The built plan if `select` is the text of a job in Python; None for SQL."""
     place: str = ""
@@ -121,7 +121,7 @@ class AnotherQuery(EngineRefused):
 
 
 class FunctionFault(FactKind):
-    """Why the pool cannot execute the file of a Python function before a statement that calls it starts."""
+    """Why the pool cannot load a function before a statement that calls it starts."""
 
     NOT_LOADED = "{error}", "install what is missing where the pool runs Python, or correct the file and deploy it"
     SLOW = (
@@ -132,6 +132,15 @@ class FunctionFault(FactKind):
         "{file} ended its Python process while it was loaded",
         "look for code outside of functions that ends the process, such as os._exit, or takes too much memory, "
         "correct the file and deploy it",
+    )
+    JAR_MISSING = (
+        "{error}",
+        "copy the jar with sha256 {sha256} there, or deploy the table with another one",
+    )
+    CLASS_NOT_LOADED = "{cls} of {jar} cannot be loaded: {error}", "correct the class, and deploy the new jar"
+    NEWER_JAVA = (
+        "{cls} of {jar} is compiled for Java {needed}, and the pool runs Java {found}",
+        "compile the jar for Java {found}, such as with javac --release {found}, and deploy it",
     )
 
 
@@ -160,11 +169,17 @@ class Queries(Protocol):
     def ended(self) -> tuple[ReportedQuery, ...]:
         """Return the queries, with their errors, that have ended without a stop request since the previous call."""
 
-    def register_running(self, name: str, id: str, run_id: str) -> None:
-        """Register a query that an earlier agent left running, so that `ended` will report its end."""
+    def register_running(self, name: str, id: str, run_id: str, jar: str = "") -> None:
+        """Register a query that an earlier agent left running, so that `ended` will report its end.
+
+        `jar` is the hash of the jar whose functions it calls; empty if there is none.
+        """
 
     def load_functions(self, functions: Sequence[RegisteredFunction]) -> Fact[FunctionFault] | None:
-        """Execute the modules of Python functions in the pool, each once in a session, and return the first error."""
+        """Execute modules of Python functions, and load classes of jars, in the pool, and return the first error.
+
+        Each is loaded once in a session.
+        """
 
     def python_mismatch(self) -> Sentence | None:
         """Return why the pool's Python cannot run upserts; None if it can."""

@@ -135,7 +135,7 @@ def changed_functions(old: RevisionTexts, new: RevisionTexts) -> tuple[Edit, ...
 
 def _edited_sql(before: str, after: str) -> tuple[str, str]:
     """Return the bodies of two declarations, or whatever else differs, each on one line."""
-    whole = [" ".join(each.split()).rstrip("; ") for each in (before, after)]
+    whole = [_HASH.sub(r"\1", " ".join(each.split()).rstrip("; ")) for each in (before, after)]
     bodies = [_RETURN.split(each, maxsplit=1)[-1] for each in whole]
     return (bodies[0], bodies[1]) if bodies[0] != bodies[1] else (whole[0], whole[1])
 
@@ -183,7 +183,10 @@ def raising_functions(texts: RevisionTexts) -> tuple[str, ...]:
 
 
 _RAISES = re.compile(r"\b(?:raise_error|assert_true)\b", re.IGNORECASE)
-_RETURN = re.compile(r"\bRETURN\s+", re.IGNORECASE)
+_RETURN = re.compile(r"\bRETURN\s+|\bAS\s+(?=')", re.IGNORECASE)
+"""Matches what precedes the body of a function in SQL, or the class of one of a jar."""
+_HASH = re.compile(r"(#[0-9a-f]{8})[0-9a-f]{56}(?=['\"])")
+"""Matches the hash of a jar, which is shown shortened."""
 
 
 def written_hash(texts: RevisionTexts) -> str:

@@ -14,7 +14,7 @@ from core.model.names import TableName
 from core.model.table_formats import table_format
 from core.project.model import Project, Table
 from core.project_reader.overlay_project import overlay_manifest
-from core.project_reader.paths import table_folder
+from core.project_reader.paths import jar_path, table_folder
 from core.sql.compiler import compile_ddl
 from core.sql.statement import TableDdl
 from core.text.sentence import Fact, FactKind
@@ -70,6 +70,7 @@ def ephemeral_project(
         return refused
     folders = {project.tables[name].folder for name in built}
     called = {script.path for name in built for _, script in project.tables[name].functions}
+    called |= {jar_path(path, texts[path]) for path in called}
     found = {path: text for path, text in texts.items() if table_folder(path) in folders or path in called}
     if trigger is not None:
         found = {path: _with_trigger(text, trigger) if path.endswith(".yml") else text for path, text in found.items()}

@@ -2,8 +2,8 @@
 
 A `functions` folder is that of the project, or lies in any folder below `pipelines`, whose tables alone see it. The
 nearest function of a name applies. Calls are replaced when a project is read, as variables are, so a deployed text
-contains the bodies with which it was deployed, or names of Python functions that contain a hash of their code, whatever
-the files say later. Without functions, nothing here is called, and the SQL parser is not imported.
+contains the bodies with which it was deployed, or names that contain a hash of Python code or of a jar, whatever the
+files say later. Without functions, nothing here is called, and the SQL parser is not imported.
 """
 
 import re
@@ -15,7 +15,7 @@ from core.model.names import TableName
 from core.model.problems import Problem, Severity, Where
 from core.project.model import DeclaredFunction, Script, Table
 from core.project.revision import RevisionTexts
-from core.project_reader.paths import FUNCTIONS_FOLDER, TESTS_FOLDER, function_scope, table_folder
+from core.project_reader.paths import FUNCTIONS_FOLDER, TESTS_FOLDER, function_scope, is_jar, table_folder
 from core.project_reader.substitution import SubstitutedSql
 from core.text.wording import did_you_mean
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from core.sql.function_reader import DraftFunction
 
 _NAME = re.compile(r"[a-z_][a-z0-9_]{0,127}\Z")
-_OF_A_JAR = "functions of jars are not supported yet"
-_NOT_SUPPORTED = {"yml": _OF_A_JAR, "yaml": _OF_A_JAR}
+_IN_YAML = "a function is declared in SQL or Python"
+_NOT_SUPPORTED = {"yml": _IN_YAML, "yaml": _IN_YAML}
 
 
 @dataclass(slots=True)
@@ -36,13 +36,15 @@ class _Function:
     line: int = 0
     """The line that declares the name; 0 if the file cannot be read."""
     draft: "DraftFunction | None" = None
-    """The function as written; None if it is written in Python."""
+    """The function as written; None if it is written in Python, or is of a jar."""
     sql: "SqlFunction | None" = None
     """None if the function, or a function that it calls, is invalid."""
     uses: dict[str, "_Function"] = field(default_factory=dict)
     """All functions that the body calls, directly or not, by path."""
     fault: Problem | None = None
     """The error that makes the function invalid."""
+    jar: tuple[str, str] = ("", "")
+    """Path and hash of the jar that contains its class; empty for functions in SQL and Python."""
 
 
 @dataclass(slots=True)
@@ -119,6 +121,12 @@ class FunctionFiles:
             if other != each.path:
                 summary = f"two functions named {each.name} are used here: {other} and {each.path}"
                 self.problems.append(Problem(summary, "rename one of them", Where(path), each.name))
+        # A session has one class loader: of two jars with one class, Spark silently runs that of the first (4.2.0).
+        jars = {each.jar[1]: each.jar[0] for each in used.values() if each.jar[1]}
+        if len(jars) > 1:
+            named = " and ".join(sorted(jars.values()))
+            summary = f"functions of {len(jars)} jars are used here: {named}"
+            self.problems.append(Problem(summary, "build one jar with the classes of all of them", Where(path)))
 
     def declared(self, written: Mapping[str, str]) -> tuple[DeclaredFunction, ...]:
         """Return the valid functions, sorted by path. `written` contains the unchanged contents of their files."""
@@ -172,6 +180,8 @@ def has_functions(texts: Mapping[str, str]) -> bool:
 
 def read_functions(texts: Mapping[str, str], unread: Mapping[str, Problem]) -> FunctionFiles:
     """Read the functions among a project's files; `unread` has the Problems of files that cannot be read, by path."""
+    from core.sql.python_functions import is_of_jar
+
     found = FunctionFiles(texts)
     names: dict[tuple[str, str], str] = {}
     for path in sorted(texts):
@@ -189,6 +199,8 @@ def read_functions(texts: Mapping[str, str], unread: Mapping[str, Problem]) -> F
         found.by_path[path] = function
         if path in unread:
             function.fault = unread[path]
+        elif path.endswith(".sql") and is_of_jar(texts[path]):
+            _read_of_jar(function, found, unread)
         elif path.endswith(".sql"):
             _read(function, found)
         elif path.endswith(".py"):
@@ -196,6 +208,10 @@ def read_functions(texts: Mapping[str, str], unread: Mapping[str, Problem]) -> F
         else:
             _refuse(function, found, _NOT_SUPPORTED[path.rpartition(".")[2].lower()], f"write {function.name}.sql")
     _complete(found)
+    if any(map(is_jar, texts)):
+        from core.project_reader.jar_files import unused_jars
+
+        found.problems += unused_jars(texts)
     return found
 
 
@@ -207,14 +223,14 @@ def unknown_calls(
     It is a warning unless it is `certain` that the pool has no functions of its own.
     """
     from core.sql.comparison.builtin_functions import foreign_functions
-    from core.sql.python_functions import is_registered_name
+    from core.sql.python_functions import function_of, is_registered_name
     from core.sql.tokens.lexer import open_sql
 
     for table in tables.values():
         if table.parsed is None or table.dml is None or table.parsed.in_python:
             continue
         for name in foreign_functions(table.parsed.canonical):
-            if is_registered_name(name) and name.rpartition("__py_")[0] in dict(table.functions):
+            if is_registered_name(name) and function_of(name) in dict(table.functions):
                 continue
             path, known = table.dml.path, files.visible(table.folder)
             source = open_sql(written[path], path)
@@ -303,6 +319,27 @@ def _read_python(function: _Function, files: FunctionFiles) -> None:
         function.fault = problems[0]
     else:
         function.sql, function.line = found.sql, found.declaration.line
+
+
+def _read_of_jar(function: _Function, files: FunctionFiles, unread: Mapping[str, Problem]) -> None:
+    from core.project_reader.jar_files import jar_problems
+    from core.sql.jar_functions import read_jar_function
+
+    found, problems = read_jar_function(files.texts[function.path], function.path)
+    if found is not None:
+        if found.name != function.name:
+            remedy = f"name the file {found.name}.sql, or the function {function.name}"
+            where = Where(function.path, found.line)
+            problems = (Problem(f"{function.name}.sql declares {found.name}", remedy, where, found.name),)
+        problems = (*problems, *jar_problems(found, files.texts))
+        function.line = found.line
+        function.fault = unread.get(f"{function.path.rpartition('/')[0]}/{found.jar}")
+    files.problems += problems
+    if problems:
+        function.fault = problems[0]
+    elif found is not None and function.fault is None:
+        function.sql = found.called()
+        function.jar = (f"{function.path.rpartition('/')[0]}/{found.jar}", found.sha256)
 
 
 def _refuse(function: _Function, files: FunctionFiles, summary: str, remedy: str, where: Where | None = None) -> None:

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from core.model.problems import Problem, Where
 from core.project.manifest_head import MANIFEST_PATH
-from core.project_reader.paths import FUNCTIONS_FOLDER, INTEGRATION_FOLDER, JAR, UNREAD_JAR
+from core.project_reader.paths import FUNCTIONS_FOLDER, INTEGRATION_FOLDER, JAR
 from core.project_reader.yaml_reader import YamlSection, read_yaml
 from core.text.wording import did_you_mean
 
@@ -119,14 +119,17 @@ class ProjectFiles(Protocol):
     def read(self, path: str) -> str | None:
         """Return the content of a file; None if it does not exist."""
 
+    def describe(self, jar: str, classes: tuple[str, ...]) -> str:
+        """Return the text that stands for a jar, as `jar_files.describe_jar` makes it."""
+
 
 def collect_files(headgate_yml: str, layout: ManifestLayout, source: ProjectFiles) -> dict[str, str]:
     """Return the contents of all files that declare a project of manifests, by path, sorted."""
     found = {MANIFEST_PATH: headgate_yml}
     waiting = {*layout.tables, *(path for path in source.below(layout.folder) if layout.is_manifest(path))}
     functions = [path for path in source.below(FUNCTIONS_FOLDER) if layout.is_function(path)]
-    found.update((path, UNREAD_JAR) for path in functions if path.endswith(JAR))
-    waiting.update(functions)
+    jars = [path for path in functions if path.endswith(JAR)]
+    waiting.update(path for path in functions if not path.endswith(JAR))
     for folder in layout.definition_folders:
         waiting.update(path for path in source.within(folder) if layout.is_settings(path))
     while waiting := waiting - found.keys():
@@ -134,6 +137,10 @@ def collect_files(headgate_yml: str, layout: ManifestLayout, source: ProjectFile
         found.update((path, text) for path, text in read.items() if text is not None)
         # A template that does not exist is looked for once more at each level of templates.
         waiting = {path for path in template_references(found, layout) if path not in read}
+    if jars:
+        from core.project_reader.jar_files import classes_in
+
+        found.update((path, source.describe(path, classes_in(found, path))) for path in jars)
     return dict(sorted(found.items()))
 
 

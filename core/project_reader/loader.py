@@ -24,7 +24,7 @@ from core.project_reader.manifest import Manifest, read_manifest
 from core.project_reader.metadata_tables import with_metadata
 from core.project_reader.name_collisions import collision_problems
 from core.project_reader.parse_cache import ParseCache, missing_in_inputs
-from core.project_reader.paths import ScriptFolder, read_script_folders, table_folder, unreadable_files
+from core.project_reader.paths import ScriptFolder, is_jar, read_script_folders, table_folder, unreadable_files
 from core.project_reader.settings_checks import (
     check_keyed,
     check_outside_settings,
@@ -201,6 +201,10 @@ def _draft(
     unread: Set[str] = frozenset(),
 ) -> _ProjectDraft:
     """Replace the variables and the calls of functions in SQL. A file in which one cannot be replaced is not parsed."""
+    if any(map(is_jar, texts)):
+        from core.project_reader.jar_files import with_jar_hashes
+
+        texts = with_jar_hashes(texts)
     sql, wrong = {}, set(unread)
     for path in [path for path, text in texts.items() if "${" in text and path.endswith(".sql")]:
         before = len(problems)

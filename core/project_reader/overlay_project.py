@@ -19,7 +19,7 @@ from core.model.table_formats import table_format
 from core.observed.versions import Deployment
 from core.project.model import Project, Settings, Table
 from core.project.naming import Naming
-from core.project_reader.paths import table_folder
+from core.project_reader.paths import jar_path, table_folder
 from core.project_reader.revision_reader import read_revision, revision_of
 from core.sql.compiler import compile_ddl
 from core.sql.ddl_reader import read_ddl
@@ -77,7 +77,8 @@ def overlay_project(
     found.update((path, text) for path, text in texts.items() if table_folder(path) in folders)
     # The functions keep their places, because the tables do.
     called = {script.path for name in built for _, script in project.tables[name].functions}
-    found.update((path, texts[path]) for path in sorted(called))
+    jars = {jar for path in called if (jar := jar_path(path, texts[path])) in texts}
+    found.update((path, texts[path]) for path in sorted(called | jars))
     versions = {name: pinned.get(name) or base.serving[name] for name in needed if not project.tables[name].external}
     for name in sorted(needed):
         table = project.tables[name]

@@ -1,5 +1,6 @@
 """Assignment of a project's files to tables by path; a misplaced or misspelled file becomes a Problem."""
 
+import posixpath
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -9,6 +10,7 @@ from core.model.names import TableName, parse_table_name
 from core.model.problems import Problem, Severity, Where
 from core.project.model import LAYER_FOLDERS, Layer
 from core.project.unreadable_file import UnreadableFile
+from core.sql.python_functions import named_jar
 from core.text.wording import did_you_mean
 
 TESTS_FOLDER = "tests"
@@ -21,8 +23,8 @@ FUNCTIONS_FOLDER = "functions"
 """Folder for functions, in the project folder or in any folder below `pipelines`; its tables can call them."""
 
 JAR = ".jar"
-UNREAD_JAR = UnreadableFile("functions of jars are not supported yet", "move it out of functions")
-"""Stands for the content of a jar in a `functions` folder."""
+LARGEST_JAR = 16 * 1024 * 1024
+"""Maximum size of a jar of functions in bytes. It is sent to the server once for each session that needs it."""
 
 _SCRIPT = re.compile(r"(?:(?P<kind>ddl|dml)\.(?P<name>[^/]+)\.sql|job\.(?P<job>[^/]+)\.py)\Z")
 
@@ -88,6 +90,17 @@ def function_scope(path: str) -> str | None:
     if not found or (scope and scope.partition("/")[0] != "pipelines") or "/sql-scripts/" in f"/{after}":
         return None
     return scope
+
+
+def is_jar(path: str) -> bool:
+    """True if a file is a jar in a `functions` folder, judged by its path."""
+    return path.endswith(JAR) and FUNCTIONS_FOLDER in path and function_scope(path) is not None
+
+
+def jar_path(path: str, text: str) -> str:
+    """Return the path of the jar that a declaration at a path names; empty if it names none."""
+    file = named_jar(text)
+    return posixpath.join(posixpath.dirname(path), file) if file else ""
 
 
 def _take_script(path: str, parts: tuple[str, ...], folders: dict[str, ScriptFolder], problems: list[Problem]) -> None:

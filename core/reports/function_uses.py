@@ -14,6 +14,7 @@ from core.project.revision import RevisionTexts
 from core.project_reader.loader import read_sound_tables
 from core.project_reader.parse_cache import ParseCache
 from core.project_reader.revision_reader import revision_of
+from core.sql.python_functions import is_of_jar, with_jar_hash
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +103,8 @@ def function_impact(
 def _with_another_body(path: str, text: str) -> str:
     if path.endswith(".py"):
         return f"{text}\n...\n"
+    if is_of_jar(text):
+        return with_jar_hash(text, "0" * 64)
     return _RETURN.sub("RETURN CAST(NULL AS STRING)", _without_comments(text), count=1)
 
 

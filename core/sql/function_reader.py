@@ -151,8 +151,8 @@ def read_head(tokens: Sequence[Token], source: SqlText, remedy: str) -> Function
             "the name of a function cannot be qualified", "write the plain name", at.start, subject=name
         )
     if is_word(tokens[opened], "AS"):
-        summary = f"{name} is a class of a jar, which Headgate does not register yet"
-        raise SqlDiagnostic(summary, "write it in SQL or Python", at.start, subject=name)
+        form = f"write CREATE FUNCTION {name}(<parameter> <type>, …) RETURNS <type> AS '<class>' USING JAR '<file>.jar'"
+        raise SqlDiagnostic(f"{name} declares no parameters and no result", form, at.start, subject=name)
     if tokens[opened].token_type is not TokenType.L_PAREN:
         raise SqlDiagnostic(f"{name} has no parameters in brackets", remedy, at.start, subject=name)
     closed = closing_bracket(tokens, opened)
@@ -227,6 +227,9 @@ def _result(tokens: list[Token], index: int, name: str) -> tuple[str, list[Token
                 f"write LANGUAGE SQL, or leave it out; a function in Python is a file {name}.py",
                 tokens[index].start,
             )
+        if is_word(tokens[index], "AS"):
+            summary, remedy = f"{name} does not name its jar", "write USING JAR '<file>.jar' after the class"
+            raise SqlDiagnostic(summary, remedy, tokens[index].start)
         words = _WORD.get(str(tokens[index].text).upper())
         if words is None:
             raise SqlDiagnostic(f"{tokens[index].text} is not expected before RETURN", "remove it", tokens[index].start)

@@ -11,7 +11,16 @@ from sqlglot import Token, TokenType
 
 from core.sql.function_calls import Parameter, SqlFunction
 from core.sql.function_reader import follow, read_head
-from core.sql.python_functions import REGISTERED, PythonKind, RegisteredFunction, is_python, registered_name
+from core.sql.jar_functions import read_jar_declaration
+from core.sql.python_functions import (
+    REGISTERED,
+    JarClass,
+    PythonKind,
+    RegisteredFunction,
+    is_of_jar,
+    is_python,
+    registered_name,
+)
 from core.sql.tokens.data_types import fields_of, read_type
 from core.sql.tokens.lexer import SqlDiagnostic, SqlText, closing_bracket, is_word, open_sql, statements_of, tokens_of
 from core.text.escaping import quoted_name
@@ -56,13 +65,19 @@ class PythonDeclaration:
 
 
 def registered_functions(sql: str, declared: Iterable[tuple[str, str]]) -> tuple[RegisteredFunction, ...]:
-    """Return the Python functions that a statement calls, sorted by name.
+    """Return the functions in Python and of jars that a statement calls, sorted by name.
 
     `sql` has the calls of registered names, `declared` the names and declarations of all functions that it uses. Raises
     SqlDiagnostic if a declaration cannot be read.
     """
     found = []
     for name, text in declared:
+        if is_of_jar(text):
+            jar = read_jar_declaration(text, f"{name}.sql")
+            if jar.registered in sql:
+                about = JarClass(jar.class_name, jar.jar, jar.sha256)
+                found.append(RegisteredFunction(jar.registered, jar.returns, java=about))
+            continue
         if not is_python(text):
             continue
         read = read_declaration(text, f"{name}.py")

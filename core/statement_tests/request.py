@@ -71,6 +71,8 @@ class CaseRequest:
     """The folder with the environments of packages that jobs need; empty if the environment's pool cannot use them."""
     install_s: float = 0.0
     """Time allowed for the installation of packages before the first case, in seconds."""
+    jars: Mapping[str, str] = field(default_factory=dict)
+    """Absolute paths of the jars of functions, by the hash of their content."""
 
     def as_json(self) -> dict[str, Any]:
         return {**asdict(self), "old": {table: texts_as_json(texts) for table, texts in self.old.items()}}

@@ -24,7 +24,13 @@ from pipelines.agent import overlay_expiry
 from pipelines.agent.checked_clock import checked_now, forgetting_time
 from pipelines.agent.context import READ_CALL_S, AgentContext, FaultPoints
 from pipelines.agent.deployment_compiler import EnvironmentLayout
-from pipelines.agent.housekeeping import purge_trash, record_overdue_tickets, remove_packages, stop_soaked
+from pipelines.agent.housekeeping import (
+    UnusedJars,
+    purge_trash,
+    record_overdue_tickets,
+    remove_packages,
+    stop_soaked,
+)
 from pipelines.agent.identity.environment_identity import MARK_S, EnvironmentIdentity
 from pipelines.agent.identity.registry_records import RegistryRecords, recorded_session
 from pipelines.agent.measurements.lag_collector import EVERY_S, EVERY_VARIABLE, LagCollector
@@ -193,6 +199,7 @@ class Agent:
         # Actions that free disk space come first. Each one is tried, whatever fails before it.
         house: tuple[Callable[[], None], ...] = (
             partial(purge_trash, self._context),
+            UnusedJars(self._context).remove,
             self._keeper.bound_log,
             partial(stop_soaked, self._context),
             partial(record_overdue_tickets, self._context),

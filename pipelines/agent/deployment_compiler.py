@@ -21,7 +21,7 @@ from core.sql.compiler import compile_ddl, compile_select
 from core.sql.ddl_reader import read_ddl
 from core.sql.metadata_columns import metadata_values
 from core.sql.python_declarations import registered_functions
-from core.sql.python_functions import RegisteredFunction, is_python
+from core.sql.python_functions import RegisteredFunction, is_registered, jar_hash
 from core.sql.python_jobs import is_python_job, python_job_of
 from core.sql.statement import ParsedStatement, TableDdl, TableRead, read_log_start, with_change_feeds
 from core.sql.statement_reader import read_any, read_statements
@@ -294,8 +294,8 @@ def added_columns(deployment: Deployment) -> tuple[tuple[str, str], ...]:
 
 
 def functions_of(deployment: Deployment) -> tuple[RegisteredFunction, ...]:
-    """Return the Python functions that the statement calls, with the code with which it was deployed."""
-    if not any(is_python(text) for _, text in deployment.texts.functions):
+    """Return the functions in Python and of a jar that the statement calls, as it was deployed with them."""
+    if not any(is_registered(text) for _, text in deployment.texts.functions):
         return ()
     try:
         return registered_functions(deployment.texts.dml, deployment.texts.functions)
@@ -303,6 +303,11 @@ def functions_of(deployment: Deployment) -> tuple[RegisteredFunction, ...]:
         name = f"{deployment.table}@v{deployment.version}"
         summary = f"a function of {name} cannot be read by this version of Headgate: {error.summary}"
         raise Refused(summary, remedy=f"deploy {deployment.table} again") from error
+
+
+def jar_of(deployment: Deployment) -> str:
+    """Return the hash of the jar whose functions a statement calls; empty if it calls none."""
+    return next(filter(None, (jar_hash(text) for _, text in deployment.texts.functions)), "")
 
 
 def upsert_of(deployment: Deployment) -> Upsert | None:

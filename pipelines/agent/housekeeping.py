@@ -1,4 +1,4 @@
-"""Deletes expired trash and unused packages, stops replaced versions after their soak, and records overdue tickets."""
+"""Deletes expired trash, unused packages and jars, stops replaced versions, and records overdue tickets."""
 
 import logging
 import os
@@ -18,7 +18,9 @@ from core.run.records import open_tickets, overdue_tickets
 from core.sql.python_jobs import python_job_of
 from pipelines.agent.checked_clock import checked_now, unmoved_now
 from pipelines.agent.context import AgentContext
+from pipelines.agent.deployment_compiler import jar_of
 from pipelines.python_jobs.job_environments import JobEnvironments
+from pipelines.storage.jar_store import JARS, JarStore
 
 log = logging.getLogger(__name__)
 
@@ -60,6 +62,30 @@ def purge_trash(agent: AgentContext) -> None:
                 agent.ledger.purged(deployment.table, deployment.version, agent.clock())
                 log.info("purged %s v%s", deployment.table, deployment.version)
     _purge_former(agent)
+
+
+class UnusedJars:
+    """Removes jars of functions that neither a version, nor a plan that may be undone, needs."""
+
+    def __init__(self, agent: AgentContext) -> None:
+        """Remove jars in the environment's home."""
+        self._agent = agent
+        self._unused: frozenset[str] = frozenset()
+
+    def remove(self) -> None:
+        """Remove the jars that the previous call has found unused, and that still are.
+
+        A jar is stored just before its plan.
+        """
+        found = JarStore(Path(self._agent.places.home, JARS))
+        if not (stored := found.hashes()):
+            return
+        used = {jar_of(deployment) for deployment in self._agent.ledger.deployments(include_deleted=True)}
+        unused = frozenset(each for each in stored - used if not self._agent.ledger.is_in_plans(each))
+        for sha256 in sorted(unused & self._unused):
+            found.remove(sha256)
+            log.info("removed the jar %s, which nothing deployed and no plan names", sha256)
+        self._unused = unused
 
 
 def _trash_folder(agent: AgentContext) -> Path:

@@ -28,7 +28,7 @@ from core.project.revision import raising_functions
 from core.sql.python_functions import REGISTERED
 from core.text.sentence import Sentence
 from pipelines.agent.context import READ_CALL_S, AgentContext, PoolConnection
-from pipelines.agent.deployment_compiler import writes_in_python
+from pipelines.agent.deployment_compiler import jar_of, writes_in_python
 from pipelines.agent.pool.pool_catalog import ACTS_AT_ONCE, PoolCatalog
 from pipelines.agent.statement_locks import stops_of
 from pipelines.agent.statements.changed_tables import fault_that_ended
@@ -103,7 +103,8 @@ class Reconciler:
         for deployment in self.agent.ledger.deployments():
             if deployment.run_id:
                 name = query_name(deployment.table, deployment.version)
-                pool.queries.register_running(name, deployment.query_id, deployment.run_id)
+                jar = jar_of(deployment)
+                pool.queries.register_running(name, deployment.query_id, deployment.run_id, jar)
         self.catalog.restore(pool)
 
     def apply_emergencies(self) -> None:
@@ -447,7 +448,8 @@ def _has_planned(agent: AgentContext, deployment: Deployment) -> bool:
 def _with_function(deployment: Deployment, end: ReportedQuery) -> str:
     """Return the error that ended a query; an error that Spark does not place in the SQL names the functions."""
     if end.failure is SparkFailure.WORKER_DIED:
-        files = sorted({f"{found['function']}.py" for found in REGISTERED.finditer(deployment.texts.dml)})
+        called = REGISTERED.finditer(deployment.texts.dml)
+        files = sorted({f"{found['function']}.py" for found in called if found["language"] != "jar_"})
         error = end.error.rstrip(".")
         return f"{error}; the statement calls {' and '.join(files)}, which may have ended it" if files else end.error
     names = raising_functions(deployment.texts) if end.error_class == _RAISED else ()

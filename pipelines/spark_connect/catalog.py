@@ -60,6 +60,8 @@ class SparkTables:
         self._listing = threading.Lock()
         self._known: dict[str, set[str]] = {}
         """The names in each database that has been listed, by the database as it qualifies a name."""
+        self._views: dict[str, tuple[TableDdl, SchemasByPart | None]] = {}
+        """How each temporary view was created, by its name in the session."""
 
     def create(self, name: str, ddl: str, *, exists: bool = False, columns: Mapping[str, str] | None = None) -> None:
         """Run a compiled CREATE TABLE IF NOT EXISTS. Raises EngineRefused if the name belongs to another table.
@@ -117,7 +119,18 @@ class SparkTables:
         `USING jdbc`. However, it can read a temporary view of a DataFrame, which lasts as long as the session (Spark
         4.2.0). Spark asks the database for the columns, so this raises EngineRefused if the database does not answer.
         """
-        spark = self._session.spark
+        short = name.rpartition(".")[2]
+        self._create_view(self._session, short, declared, schemas)
+        self._views[short] = declared, schemas
+
+    def create_views_in(self, session: Session, select: str) -> None:
+        """Create or replace in another session the temporary views that a statement may read."""
+        for short, (declared, schemas) in tuple(self._views.items()):
+            if short in select:
+                self._create_view(session, short, declared, schemas)
+
+    def _create_view(self, session: Session, short: str, declared: TableDdl, schemas: SchemasByPart | None) -> None:
+        spark = session.spark
         format = table_format(declared.format)
         if format.changes:
             rows: Any = stream_of_changes(spark, declared)
@@ -135,7 +148,7 @@ class SparkTables:
             for step in parsed:
                 rows = rows.selectExpr("*", step)
         with _source_errors(declared):
-            rows.selectExpr(*columns).createOrReplaceTempView(backquoted(name.rpartition(".")[2]))
+            rows.selectExpr(*columns).createOrReplaceTempView(backquoted(short))
 
     def copy_rows(self, ddl: str, note: str) -> None:
         """Implement `core.ports.spark.Tables.copy_rows` in a separate session, which is released at the end.

@@ -79,6 +79,21 @@ _BROKERS = re.compile(
     r"|errors\.(?:TimeoutException|DisconnectException|NotLeaderOrFollowerException): "
 )
 """Matches the messages of Kafka's Java client about brokers that do not answer (kafka-clients 3.9.2)."""
+_RELOCATED = re.compile(r"\bheadgate\d+_[0-9a-f]{32}[./]")
+"""Matches the package to which the classes of a jar are relocated (`core.sql.jar_relocation`)."""
+_OF_JAR = re.compile(
+    r"\[FAILED_EXECUTE_UDF\] User defined function \(`(?P<function>\w+)__jar_[0-9a-f]{8} [^\n]* failed due to: "
+    r"(?P<name>[\w.$]+)(?:: (?P<said>[^\n]*))?"
+)
+"""Matches an exception of a function of a jar."""
+_NOT_CONVERTED = re.compile(
+    r"The value \(.*\) of the type \((?P<java>[\w.$\[\];]+)\) cannot be converted to the (?P<sql>.*) type"
+)
+_BY_JAVA = re.compile(r"ClassCastException|NullPointerException|\w*(?:NotFound|Linkage|Incompatible|NoSuch|NoClass)\w*")
+"""Matches exceptions whose text names classes and methods alone."""
+_NEWER_JAVA = re.compile(r"\(class file version (\d+)\.\d+\)[\s\S]*?class file versions up to (\d+)\.")
+_CLASS_FILES = 44
+"""Difference between the version of a class file and the version of Java that it needs."""
 _WORKER = re.compile(r"Python worker (?:exited unexpectedly|failed to connect back)(?: \([a-z ]+\))?")
 """Matches the cause in a message about a Python process, before which Spark names tasks, and after it settings."""
 _LONGEST = 600
@@ -292,6 +307,12 @@ def failure_of(text: str) -> SparkFailure | None:
     return SparkFailure.WRITTEN_MEANWHILE if not found and error_class(text).startswith(_WRITTEN_MEANWHILE) else found
 
 
+def newer_java(error: BaseException | None) -> tuple[int, int] | None:
+    """Return the version of Java that a class needs and that of the pool; None unless the pool's is too old."""
+    found = _NEWER_JAVA.search(str(error))
+    return (int(found[1]) - _CLASS_FILES, int(found[2]) - _CLASS_FILES) if found else None
+
+
 def schema_of(text: str) -> int | None:
     """Return the id of a schema that a running statement did not know, from Spark's message; None for other errors."""
     ours = _OURS.search(text)
@@ -304,7 +325,7 @@ def first_line(text: str) -> str:
 
     If Headgate can explain the error itself, that explanation is returned instead. Values of rows are replaced by `…`.
     """
-    text = _without_values(text)
+    text = _RELOCATED.sub("", _without_values(text))
     if ours := _OURS.search(text):
         remedy = _REMEDIES.get(ours[1], "")
         return ours[2][:_LONGEST] + (f"; {remedy}" if remedy else "")
@@ -320,6 +341,8 @@ def first_line(text: str) -> str:
     text = _PLAN.sub("", text)
     if _BROKERS.search(text):
         return "the Kafka brokers stopped answering during a batch, which is repeated; headgate doctor names them"
+    if of_jar := _OF_JAR.search(text):
+        return _jar_error(of_jar)
     if raised := _job_error(text):
         return f"{raised[:_LONGEST]}; correct the code"
     body = _TRACEBACK.sub("", text.split("JVM stacktrace:")[0])
@@ -356,6 +379,17 @@ def _job_error(text: str) -> str:
             said = said if name in _NO_VALUES else without_values(said)
             return f"{frame['file']}, line {frame['line']}: {name}{colon}{said}"
     return ""
+
+
+def _jar_error(found: re.Match[str]) -> str:
+    """Return the exception of a function of a jar. Its text may have values of rows, unless Java itself wrote it."""
+    function, name, said = found["function"], found["name"].rpartition(".")[2], found["said"] or ""
+    if other := _NOT_CONVERTED.match(said):
+        return f"{function} returned a {other['java']}, and declares {other['sql']}; correct what it returns"
+    if not _BY_JAVA.fullmatch(name):
+        said = "…"
+    said = re.sub(r" \([^()]* in (?:unnamed )?module [^()]*\)", "", re.sub(r" ?SQLSTATE: \w+.*", "", said)).rstrip(".")
+    return f"{function}: {name}: {said}"[:_LONGEST] if said else f"{function}: {name}"
 
 
 def _with_call(sentence: str, function: str) -> str:

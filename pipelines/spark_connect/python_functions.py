@@ -1,4 +1,4 @@
-"""Registers Python functions of a project in a session. Nothing here imports, compiles or executes their code."""
+"""Registers functions of a project in a session. Nothing here imports, compiles or executes their code."""
 
 import hashlib
 import threading
@@ -12,6 +12,7 @@ from pyspark.sql.connect.udtf import UserDefinedTableFunction
 from pyspark.sql.types import DataType, StringType, StructType
 from pyspark.util import PythonEvalType
 
+from core.sql.jar_relocation import relocated_package
 from core.sql.python_functions import PythonKind, RegisteredFunction
 from core.sql.tokens.data_types import fields_of
 from pipelines.spark_connect import function_in_worker
@@ -28,7 +29,7 @@ _CALLERS: Any = {
 
 
 class PythonFunctions:
-    """The Python functions of one session. Thread-safe: a repeated registration changes nothing."""
+    """The functions of one session. Thread-safe: a repeated registration changes nothing."""
 
     def __init__(self, session: Session) -> None:
         """Use one session, in which nothing may be registered yet."""
@@ -41,12 +42,17 @@ class PythonFunctions:
     def register(self, functions: Sequence[RegisteredFunction]) -> None:
         """Register functions that are not registered yet; one without code fails if it is called.
 
-        A running query keeps the function that it began with (Spark 4.2.0).
+        The session must have the relocated jar of a function of a jar. A running query keeps the function that it began
+        with (Spark 4.2.0).
         """
         for each in functions:
             if each.name in self._registered:
                 continue
-            if each.kind is PythonKind.TABLE:
+            if each.java is not None:
+                # Spark creates an object of the class, whose code may fail.
+                moved = f"{relocated_package(each.java.sha256)}.{each.java.name}"
+                self._session.spark.udf.registerJavaFunction(each.name, moved, self._type(each.returns))
+            elif each.kind is PythonKind.TABLE:
                 self._register_table(each)
             else:
                 self._register_value(each)

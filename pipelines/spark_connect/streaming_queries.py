@@ -280,6 +280,15 @@ class SparkQueries:
             ended, self._ended = tuple(self._ended), []
         return ended
 
+    def is_running(self, name: str) -> bool:
+        """True if a query of this name is active. Costs one remote call."""
+        with spark_errors():
+            return self._find(name) is not None
+
+    def end_batches(self, name: str) -> None:
+        """Wait until no batch of a query that has ended is being written by a Python process."""
+        self._batches.end(name, time.monotonic() + STOP_S)
+
     def register_running(self, name: str, id: str, run_id: str) -> None:
         """Register a query that an earlier agent started, so that its end is noticed and reported with the reason."""
         with self._lock:

@@ -38,6 +38,7 @@ from pipelines.python_jobs.job_faults import JobFault, job_refused
 from pipelines.spark_connect.session import Session
 from pipelines.statement_tests.case_runner import CaseRunner
 from pipelines.statement_tests.stream_trial import TrialStatement
+from pipelines.storage.jar_store import JarFiles
 
 END_S = 10.0
 """Maximum wait, in seconds, for stdin to close after the last answer."""
@@ -187,6 +188,7 @@ def _runner(
         case_s=request.case_s,
         packages=packages.environments,
         cancelled=lambda: server.closed,
+        jars=JarFiles(request.jars),
     )
 
 

@@ -26,6 +26,7 @@ from pipelines.python_jobs.job_builder import JobBuilder
 from pipelines.python_jobs.job_environments import JobEnvironments
 from pipelines.python_jobs.job_faults import JobFault
 from pipelines.spark_connect import call_deadlines
+from pipelines.spark_connect.jar_sessions import Jars, StatementQueries
 from pipelines.spark_connect.session import Session
 from pipelines.statement_tests.stream_trial import StreamTrial, TrialStatement
 
@@ -59,6 +60,7 @@ class CaseRunner:
         numbers: "itertools.count[int] | None" = None,
         packages: JobEnvironments | None = None,
         cancelled: Callable[[], bool] = never,
+        jars: Jars | None = None,
     ) -> None:
         """Run cases in a session. Once `cancelled` returns True, the build of a job ends.
 
@@ -67,6 +69,7 @@ class CaseRunner:
         self._session = session
         self._jobs = JobBuilder(session, folder / "jobs", packages)
         self._cancelled = cancelled
+        self._queries = StatementQueries(session, jars=jars)
         self._folder = folder
         self._tables = tables
         self._case_s = case_s
@@ -227,7 +230,15 @@ class CaseRunner:
     def _trial(self) -> StreamTrial:
         number = next(self._numbers)
         folder = self._folder / "trials" / str(number)
-        return StreamTrial(self._session, folder, number, self._tables, jobs=self._jobs, cancelled=self._cancelled)
+        return StreamTrial(
+            self._session,
+            folder,
+            number,
+            self._tables,
+            jobs=self._jobs,
+            queries=self._queries,
+            cancelled=self._cancelled,
+        )
 
     def _step(self, trial: StreamTrial, statement: TrialStatement, part: Mapping[TableName, tuple[Row, ...]]) -> None:
         self._running = trial, statement

@@ -25,8 +25,8 @@ from core.statement_tests.typed_values import canonical_value
 from core.text.escaping import quoted_name
 from pipelines.python_jobs.job_builder import JobBuilder
 from pipelines.spark_connect.catalog import SparkTables
+from pipelines.spark_connect.jar_sessions import StatementQueries
 from pipelines.spark_connect.session import Session, spark_errors
-from pipelines.spark_connect.streaming_queries import SparkQueries
 
 _CHAR = re.compile(r"\b(?:var)?char\(\d+\)")
 
@@ -38,7 +38,7 @@ class TrialStatement:
     ddl: TableDdl
     parsed: ParsedStatement
     functions: tuple[RegisteredFunction, ...] = ()
-    """The Python functions that the statement calls."""
+    """The functions in Python and of a jar that the statement calls."""
     file: str = ""
     """Path of the project's file with the code of a job in Python; empty for SQL, and if no file has the code."""
     line: int = 1
@@ -64,6 +64,7 @@ class StreamTrial:
         tables: Mapping[TableName, Table],
         *,
         jobs: JobBuilder,
+        queries: StatementQueries,
         cancelled: Callable[[], bool] = never,
     ) -> None:
         """Use tables of this number in a session. Once `cancelled` returns True, the build of a job ends with Busy."""
@@ -71,7 +72,7 @@ class StreamTrial:
         self._jobs = jobs
         self._cancelled = cancelled
         self._stopped = threading.Event()
-        self._queries = SparkQueries(session)
+        self._queries = queries
         self._catalog = SparkTables(session)
         self._folder = folder
         self._number = number
@@ -144,9 +145,9 @@ class StreamTrial:
         for table in {read.table for read in statement.parsed.reads}:
             self._write_input(table, ())
             physical[table] = self._physical(table)
-        self._queries.register_functions(statement.functions)
+        session = self._queries.register_functions(statement.functions)
         with spark_errors():
-            schema = DataFrame(SQL(compile_select(statement.parsed, physical)), self._session.spark).schema
+            schema = DataFrame(SQL(compile_select(statement.parsed, physical)), session.spark).schema
         written = {field.name.lower(): str(field.dataType.simpleString()) for field in schema.fields}
         found = []
         for name, kind in statement.columns:

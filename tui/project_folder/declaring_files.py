@@ -1,15 +1,17 @@
 """Reads the files that declare a project (headgate.yml, SQL, settings) as strings. Data folders are never read."""
 
+import hashlib
 import os
 import stat
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from core.model.errors import UsageError
+from core.model.errors import Refused, UsageError
 from core.project.unreadable_file import UnreadableFile
-from core.project_reader.paths import FUNCTIONS_FOLDER, INTEGRATION_FOLDER, JAR, TESTS_FOLDER, UNREAD_JAR
+from core.project_reader.paths import FUNCTIONS_FOLDER, INTEGRATION_FOLDER, JAR, LARGEST_JAR, TESTS_FOLDER, is_jar
 from tui.project_folder.manifest_head_cache import PROJECT_FILE
 
 if TYPE_CHECKING:
@@ -21,7 +23,7 @@ FOLDER = "pipelines"
 READ = (".sql", ".yml", ".yaml")
 """Suffixes of declaring files. Their case is ignored, so that a file in upper case is reported instead of skipped."""
 
-FUNCTION_FILES = (*READ, ".py")
+FUNCTION_FILES = (*READ, ".py", JAR)
 """Suffixes of declaring files in `functions` folders."""
 
 SCRIPTS = "sql-scripts"
@@ -67,7 +69,6 @@ def read_files(folder: str, before: DeclaringFiles | None = None) -> DeclaringFi
         files = reading.all(headgate_yml)
     if PROJECT_FILE not in files:
         raise UsageError(f"{folder} has no {PROJECT_FILE}", remedy="if the folder was moved, name it with --project")
-    # A jar in a project of manifests has no stamp, because it is not read.
     if before is not None and reading.stamps == before.stamps and files.keys() == before.files.keys():
         return before
     if layout is None:
@@ -107,10 +108,18 @@ class _Reading:
         """Return the contents of headgate.yml, which was read before, and of the declaring files below `pipelines`."""
         paths, texts = list_files(self.folder)
         self.stamps |= dict.fromkeys(texts, _NO_STAMP)
+        jars = []
         for path in paths:
+            if is_jar(path):
+                jars.append(path)
+                continue
             text = headgate_yml if path == PROJECT_FILE else self.read(path)
             if text is not None:
                 texts[path] = text
+        if jars:
+            from core.project_reader.jar_files import classes_in
+
+            texts.update((path, self.describe(path, classes_in(texts, path))) for path in jars)
         return texts
 
     def read(self, path: str) -> str | None:
@@ -126,6 +135,23 @@ class _Reading:
         except (OSError, UnicodeDecodeError) as error:
             self.stamps[path] = _NO_STAMP
             return content_unless_read(error)
+
+    def describe(self, jar: str, classes: tuple[str, ...]) -> str:
+        """Return the text that stands for a jar. A jar that has not changed is not read again for the same classes."""
+        from core.project_reader.jar_files import describe_jar, jar_of
+
+        place = os.path.join(self.folder, jar)
+        try:
+            if _stamp(os.stat(place)) == self.known.stamps.get(jar):
+                before = jar_of(self.known.files[jar])
+                if before is not None and before.asked == classes:
+                    self.stamps[jar] = self.known.stamps[jar]
+                    return self.known.files[jar]
+            content, self.stamps[jar] = read_jar(place)
+            return describe_jar(content, os.path.basename(jar), classes)
+        except OSError as error:
+            self.stamps[jar] = _NO_STAMP
+            return content_unless_read(error, LARGEST_JAR)
 
     def below(self, folder: str) -> list[str]:
         found: list[str] = []
@@ -144,16 +170,20 @@ _READABLE = "make it a readable UTF-8 text file"
 
 
 class _TooLarge(OSError):
-    """Raised for a file of more than `_LARGEST` bytes."""
+    """Raised for a file that is larger than files of its kind may be."""
 
 
-def content_unless_read(error: OSError | UnicodeDecodeError) -> UnreadableFile:
-    """Return the placeholder that `read_files` uses as the content of a file that cannot be read because of `error`."""
+def content_unless_read(error: OSError | UnicodeDecodeError, largest: int = _LARGEST) -> UnreadableFile:
+    """Return the placeholder that `read_files` uses as the content of a file that cannot be read because of `error`.
+
+    A file may have at most `largest` bytes.
+    """
     if isinstance(error, OSError):
         reason = error.strerror or str(error)
     else:
         reason = f"it is not UTF-8, because of byte {error.start + 1}"
-    remedy = f"make it smaller than {_LARGEST >> 20} MB" if isinstance(error, _TooLarge) else _READABLE
+    readable = _READABLE if largest == _LARGEST else "make it readable"
+    remedy = f"make it smaller than {largest >> 20} MB" if isinstance(error, _TooLarge) else readable
     return UnreadableFile(reason, remedy)
 
 
@@ -184,8 +214,6 @@ def list_files(folder: str) -> tuple[list[str], dict[str, str]]:
                         folders.append(name)
                     elif name.lower().endswith(suffixes) or is_job_file(below, name):
                         found.append(f"{below}/{name}")
-                    elif of_functions and name.lower().endswith(JAR):
-                        unread[f"{below}/{name}"] = UNREAD_JAR
                     elif entry.is_symlink() and not entry.is_file() and not name.startswith("."):
                         unread[f"{below}/{name}"] = _UNFOLLOWED
         except OSError as error:
@@ -267,15 +295,38 @@ def read_text(place: str) -> str:
     return _read(place)[0]
 
 
+def read_jar(place: str) -> tuple[bytes, FileStamp]:
+    """Return the content and the stamp of a jar. Raises OSError, also for one of more than LARGEST_JAR bytes."""
+    return _content(place, LARGEST_JAR)
+
+
+def copy_jar(place: Path, described: str, target: Path) -> None:
+    """Copy a jar. Raises OSError, and Refused if its content is not the one that a text of the project describes."""
+    from core.project_reader.jar_files import jar_of
+
+    content, jar = read_jar(str(place))[0], jar_of(described)
+    if jar is None or jar.sha256 != hashlib.sha256(content).hexdigest():
+        raise Refused(f"{place} is not the jar that the texts of the project name", remedy="restore it, and try again")
+    target.write_bytes(content)
+
+
 def _read(place: str) -> tuple[str, FileStamp]:
+    content, stamp = _content(place, _LARGEST)
+    text = content.decode("utf-8")
+    if "\0" in text:
+        raise OSError("it contains a NUL character")
+    return text.removeprefix("\ufeff"), stamp
+
+
+def _content(place: str, largest: int) -> tuple[bytes, FileStamp]:
     # Without O_NONBLOCK, opening a named pipe with the name of a script would block.
     file = os.open(place, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         found = os.fstat(file)
         if not stat.S_ISREG(found.st_mode):
             raise OSError("not a file")
-        if found.st_size > _LARGEST:
-            raise _TooLarge(f"larger than {_LARGEST >> 20} MB")
+        if found.st_size > largest:
+            raise _TooLarge(f"larger than {largest >> 20} MB")
         parts = []
         left = found.st_size
         while left > 0 and (part := os.read(file, left)):
@@ -283,10 +334,7 @@ def _read(place: str) -> tuple[str, FileStamp]:
             left -= len(part)
     finally:
         os.close(file)
-    text = b"".join(parts).decode("utf-8")
-    if "\0" in text:
-        raise OSError("it contains a NUL character")
-    return text.removeprefix("\ufeff"), _stamp(found)
+    return b"".join(parts), _stamp(found)
 
 
 def _stamp(found: os.stat_result) -> FileStamp:

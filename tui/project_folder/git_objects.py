@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from core.model.errors import UsageError
 from core.project.manifest_head import PLACES
-from core.project_reader.paths import FUNCTIONS_FOLDER, INTEGRATION_FOLDER, TESTS_FOLDER, function_scope
+from core.project_reader.paths import FUNCTIONS_FOLDER, INTEGRATION_FOLDER, TESTS_FOLDER, function_scope, is_jar
 from tui.project_folder.declaring_files import FOLDER, FUNCTION_FILES, READ, SCRIPTS, is_job_file, read_text
 from tui.project_folder.manifest_head_cache import PROJECT_FILE
 
@@ -54,7 +54,11 @@ def texts_differing_from(folder: str, reference: str, texts: Mapping[str, str]) 
     if PLACES in texts:
         return _differing(texts, _texts_at(tree))
     then = _declaring(_files(tree, PROJECT_FILE, f"{FOLDER}/", f"{FUNCTIONS_FOLDER}/"))
-    old = _contents({path: blob for path, blob in then.items() if not _is(texts.get(path), blob.id)})
+    jars = {path: blob for path, blob in then.items() if is_jar(path)}
+    read = then.keys() - jars.keys()
+    old = _contents({path: then[path] for path in then if path in read and not _is(texts.get(path), then[path].id)})
+    if jars:
+        old |= _descriptions(jars, {path: old[path] if path in old else texts[path] for path in read})
     found: dict[str, str | None] = {path: text for path, text in old.items() if texts.get(path) != text}
     if "layout" in (found.get(PROJECT_FILE) or ""):
         return _differing(texts, _texts_at(tree))
@@ -74,7 +78,10 @@ def _texts_at(tree: _Tree) -> Mapping[str, str]:
     headgate_yml = _contents(_files(tree, PROJECT_FILE)).get(PROJECT_FILE, "")
     layout = manifest_layout(headgate_yml)
     if layout is None:
-        return _contents(_declaring(_files(tree, PROJECT_FILE, f"{FOLDER}/", f"{FUNCTIONS_FOLDER}/")))
+        found = _declaring(_files(tree, PROJECT_FILE, f"{FOLDER}/", f"{FUNCTIONS_FOLDER}/"))
+        jars = {path: blob for path, blob in found.items() if is_jar(path)}
+        texts = _contents({path: blob for path, blob in found.items() if path not in jars})
+        return {**texts, **_descriptions(jars, texts)}
     return generated_texts(collect_files(headgate_yml, layout, _FilesAt(_files(tree, "."))))
 
 
@@ -93,6 +100,23 @@ class _FilesAt:
 
     def read(self, path: str) -> str | None:
         return _contents({path: self.blobs[path]})[path] if path in self.blobs else None
+
+    def describe(self, jar: str, classes: tuple[str, ...]) -> str:
+        return _description(self.blobs[jar], classes)
+
+
+def _descriptions(jars: Mapping[str, _Blob], texts: Mapping[str, str]) -> dict[str, str]:
+    """Return the texts that stand for jars at a commit; `texts` are the other files there."""
+    from core.project_reader.jar_files import classes_in
+
+    return {path: _description(blob, classes_in(texts, path)) for path, blob in jars.items()}
+
+
+def _description(jar: _Blob, classes: tuple[str, ...]) -> str:
+    from core.project_reader.jar_files import describe_jar
+
+    content = _done(jar.tree.folder, "cat-file", "blob", jar.id.decode("ascii"))
+    return describe_jar(content, jar.path.rpartition("/")[2], classes)
 
 
 def file_at(cwd: str, revision: str, path: str) -> bytes:

@@ -16,7 +16,7 @@ from core.project.revision import Revision, RevisionTexts
 from core.project.variables import REFERENCE, Variable
 from core.project_reader.functions import read_functions
 from core.project_reader.manifest import Manifest, read_manifest
-from core.project_reader.paths import FUNCTIONS_FOLDER, function_scope
+from core.project_reader.paths import FUNCTIONS_FOLDER, function_scope, jar_path
 from core.project_reader.substitution import SubstitutedSql, substitute_sql
 from core.project_reader.table_yml import read_settings
 from core.sql.ddl_reader import read_ddl
@@ -24,6 +24,7 @@ from core.sql.metadata_columns import declares_metadata, with_metadata_columns
 from core.sql.statement import Column, ParsedStatement, TableDdl
 from core.sql.statement_reader import read_any, read_statements
 from core.text.wording import counted
+from tui.project_folder.declaring_files import read_jar
 from tui.project_folder.git_objects import file_at, run_git
 
 STDIN = "-"
@@ -47,6 +48,8 @@ class SqlSource:
     """
     functions_for: Callable[[str], Sequence[str]] = field(repr=False, default=lambda folder: ())
     """Returns the paths of function files; at least those that SQL in a folder can call."""
+    read_jar: Callable[[str], bytes] = field(repr=False, default=lambda path: b"")
+    """Returns the content of a jar at a path in the same file system or revision; empty if it cannot be read."""
 
 
 def open_source(name: str, cwd: str) -> SqlSource:
@@ -63,7 +66,15 @@ def open_source(name: str, cwd: str) -> SqlSource:
         raise UsageError(f"{name} is Python, not SQL", remedy="headgate plan shows what an edit of it changes")
     if file.is_file():
         text = _decoded(_read(file), name)
-        return SqlSource(name, file.as_posix(), text, _from_folder, _ddl_of_folder, functions_for=_functions_of_folder)
+        return SqlSource(
+            name,
+            file.as_posix(),
+            text,
+            _from_folder,
+            _ddl_of_folder,
+            functions_for=_functions_of_folder,
+            read_jar=_jar_in_folder,
+        )
     revision, colon, path = name.partition(":")
     if colon and revision and not revision.startswith("-"):
         text = _from_git(cwd, revision, path)
@@ -74,6 +85,7 @@ def open_source(name: str, cwd: str) -> SqlSource:
             read_neighbour=lambda other: _or_none(cwd, revision, other),
             ddl_below=lambda _: _by_table(_paths_in_git(cwd, revision)),
             functions_for=lambda _: _paths_in_git(cwd, revision),
+            read_jar=lambda other: file_at(cwd, revision, other),
         )
     raise UsageError(f"{name} is not a file", remedy="give a file of SQL, - for stdin, or REV:path for one in git")
 
@@ -248,6 +260,7 @@ def _read_sql(source: SqlSource, variables: Mapping[str, Variable], problems: li
     }
     if not written or problems:
         return _ReadSql(sql.text, sql.names, (), (sql,))
+    written = _with_jars(written, paths, prefix, source)
     in_sql = {path: text for path, text in written.items() if path.endswith(".sql")}
     values = {path: substitute_sql(text, path, variables, problems) for path, text in in_sql.items()}
     files = read_functions({**written, **{path: each.text for path, each in values.items()}}, {})
@@ -262,6 +275,27 @@ def _read_sql(source: SqlSource, variables: Mapping[str, Variable], problems: li
     script = files.scripts[path]
     names = sql.names.union(*(values[each].names for each in script.functions if each in values))
     return _ReadSql(text, names, files.named(script.functions, written), (script.positions, sql))
+
+
+def _with_jars(written: dict[str, str], paths: Sequence[str], prefix: str, source: SqlSource) -> dict[str, str]:
+    """Return the functions of a source with the descriptions of their jars."""
+    named = {jar_path(path, text) for path, text in written.items() if path.endswith(".sql")}
+    jars = [path for path in (each.removeprefix(prefix) for each in paths) if path in named]
+    if not jars:
+        return written
+    from core.project_reader.jar_files import classes_in, describe_jar, with_jar_hashes
+
+    for path in jars:
+        file = posixpath.basename(path)
+        written[path] = describe_jar(source.read_jar(prefix + path), file, classes_in(written, path))
+    return dict(with_jar_hashes(written))
+
+
+def _jar_in_folder(path: str) -> bytes:
+    try:
+        return read_jar(path)[0]
+    except OSError:
+        return b""
 
 
 def _variables(source: SqlSource, environment: str | None) -> dict[str, Variable]:
@@ -331,7 +365,7 @@ def _ddl_of_folder(folder: str) -> dict[str, str]:
 def _functions_of_folder(folder: str) -> list[str]:
     place = Path(folder)
     folders = [each / FUNCTIONS_FOLDER for each in (place, *place.parents)]
-    return [path.as_posix() for each in folders for ending in ("sql", "py") for path in each.glob(f"*.{ending}")]
+    return [path.as_posix() for each in folders for ending in ("sql", "py", "jar") for path in each.glob(f"*.{ending}")]
 
 
 def _paths_in_git(cwd: str, revision: str) -> list[str]:

@@ -36,6 +36,7 @@ from core.project_reader.ephemeral_project import (
     ephemeral_project,
     source_ddl,
 )
+from core.project_reader.paths import is_jar
 from core.run.model import RunState
 from core.sql.statement import TableDdl
 from core.statement_tests.case import Row
@@ -45,6 +46,7 @@ from core.text.sentence import Fact
 from tui.agent_client import agent_process, os_processes
 from tui.agent_client.agent_process import ProgressCallback, WaitProgress
 from tui.agent_client.os_processes import OsProcess
+from tui.project_folder.declaring_files import copy_jar
 from tui.project_folder.environment_selection import SelectedEnvironment, select_environment
 from tui.project_folder.manifest_head_cache import PROJECT_FILE
 from tui.services import teardown
@@ -550,7 +552,10 @@ def _write(folder: Path, record: EphemeralRecord, texts: Mapping[str, str]) -> i
         for path, text in texts.items():
             file = folder / "project" / path
             file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(text, encoding="utf-8")
+            if is_jar(path):
+                copy_jar(Path(record.branch, path), text, file)
+            else:
+                file.write_text(text, encoding="utf-8")
     except OSError as error:
         raise HeadgateError(
             f"{folder} cannot be written: {error.strerror}", remedy="free space there, or set HEADGATE_HOME"

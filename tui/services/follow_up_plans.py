@@ -17,7 +17,7 @@ from core.planner.undo_plan import edited_nodes, undo_request
 from core.project.revision import RevisionTexts, changed_variables, revision_hash
 from core.project_reader.functions import function_files
 from core.project_reader.table_yml import deployed_yml_as_file, settings_as_text
-from core.sql.python_functions import is_python
+from core.sql.python_functions import is_registered
 from state.ledger import LedgerReader
 from tui.agent_client.agent_commands import find_run
 from tui.project_folder.project_folder_reader import ProjectDeclaration
@@ -74,8 +74,8 @@ def texts_before(declared: ProjectDeclaration, nodes: Iterable[PlanNode], enviro
         table = declared.project.tables[node.table]
         same = all(values.get(name) == value for name, value in node.old.variables)
         before = node.old.as_written if same else node.old
-        # Texts with values have the bodies of SQL functions, but only the names of those in Python.
-        needed = tuple(each for each in before.functions if same or is_python(each[1]))
+        # Texts with values have the bodies of SQL functions, but only the names of others.
+        needed = tuple(each for each in before.functions if same or is_registered(each[1]))
         if needed != tuple((name, script.as_written) for name, script in table.functions):
             for path, text in function_files(table.folder, replace(before, functions=needed)):
                 texts.pop(f"{path.rpartition('.')[0]}.{'sql' if path.endswith('.py') else 'py'}", None)

@@ -26,10 +26,12 @@ from core.project.overlay import (
 )
 from core.project_reader.loader import read_project
 from core.project_reader.overlay_project import Base, OverlayProject, overlay_manifest, overlay_project
+from core.project_reader.paths import is_jar
 from core.text.wording import counted
 from state.ledger import LedgerReader
 from state.overlay_files import overlays_beside, read_overlay, versions_read_by_overlays
 from state.promotion_source import open_source
+from tui.project_folder.declaring_files import copy_jar
 from tui.project_folder.environment_selection import (
     SelectedEnvironment,
     find_folder,
@@ -265,7 +267,10 @@ def _write(home: str, texts: Mapping[str, str], overlay: Overlay) -> None:
             for path, text in texts.items():
                 file = new / path
                 file.parent.mkdir(parents=True, exist_ok=True)
-                file.write_text(text, encoding="utf-8")
+                if is_jar(path):
+                    copy_jar(Path(overlay.branch, path), text, file)
+                else:
+                    file.write_text(text, encoding="utf-8")
             # It may contain the address of a pool with a token.
             shutil.copymode(Path(overlay.branch, PROJECT_FILE), new / PROJECT_FILE)
             fresh = Path(home, f"{OVERLAY_FILE}.new")

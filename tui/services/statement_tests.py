@@ -22,7 +22,7 @@ from core.model.table_formats import table_format
 from core.project.manifest_head import MANIFEST_PATH, PLACES
 from core.project.model import Project, Table
 from core.project.revision import RevisionTexts, revision_hash
-from core.project_reader.paths import table_folder
+from core.project_reader.paths import is_jar, jar_path, table_folder
 from core.project_reader.revision_reader import read_revision, revision_of
 from core.sql.python_jobs import python_job_of
 from core.statement_tests.case import StatementCase
@@ -206,6 +206,7 @@ def request_of(
         case_s=case_s,
         packages=_packages(operations, selected.project),
         install_s=_install_s(selected.tables, names, old),
+        jars=_jars(operations, selected.texts),
     )
 
 
@@ -279,6 +280,7 @@ def write_first_case(
         settings=_settings(operations, declared.project),
         packages=_packages(operations, declared.project),
         install_s=_install_s(tables, {table.name}, {}),
+        jars=_jars(operations, declared.texts),
     )
     recorded = ""
     for answer in run_child(request, environ):
@@ -441,8 +443,29 @@ def _needed_texts(
     parents = {read.table for name in names if (parsed := tables[name].parsed) for read in parsed.reads}
     needed = [tables[name] for name in names | parents | more if name in tables]
     folders = {table.folder for table in needed}
-    always = {MANIFEST_PATH, PLACES, *(script.path for table in needed for _, script in table.functions)}
+    functions = {script.path: jar_path(script.path, script.text) for each in needed for _, script in each.functions}
+    always = {MANIFEST_PATH, PLACES, *functions, *functions.values()}
     return {path: text for path, text in texts.items() if path in always or table_folder(path) in folders}
+
+
+def _jars(operations: EnvironmentService, texts: Mapping[str, str]) -> dict[str, str]:
+    """Return the paths of the project's jars and of those that were deployed, by the hash of their content."""
+    paths = [path for path in texts if is_jar(path)]
+    store = os.path.join(operations.place.where.home, "jars")
+    found = {name.removesuffix(".jar"): os.path.join(store, name) for name in _names_in(store)}
+    if paths:
+        from core.project_reader.jar_files import jar_of
+
+        found |= {
+            jar.sha256: os.path.join(operations.place.folder, path) for path in paths if (jar := jar_of(texts[path]))
+        }
+    return found
+
+
+def _names_in(folder: str) -> list[str]:
+    with suppress(OSError):
+        return os.listdir(folder)
+    return []
 
 
 def _old_texts(operations: EnvironmentService, since: str) -> dict[TableName, RevisionTexts]:

@@ -168,12 +168,12 @@ SERVERS_FOLDER = "servers"
 _HOME_FILES = re.compile(
     r"ledger\.db(\.new|\.restoring|\.\d{8}T\d{6}Z(\.\d+)?\.replaced)?(-wal|-shm|-journal)?|agent\.(lock|log(\.\d+)?)"
     r"|pool\.(json|token|lock|log(\.\d+)?)|\.pool\.(json|token|log)\.\d+|emergency\.jsonl.*|audit-.*\.jsonl|generator\.log"
-    r"|overlay\.(json(\.new)?|lock)|given\.token"
+    r"|overlay\.(json(\.new)?|lock)|given\.token|jar-sessions\.json"
 )
 _SUFFIX = r"fork|empty|[0-9a-f]{8}|rewrite\.[\w-]+|\w+__v\d+\.\d+"
 """Pattern of the suffix of a version's folder that a move, fork, rewrite or history step created."""
-_HOME_FOLDERS = ("pool", "connectors", PROJECT_FOLDER, f"{PROJECT_FOLDER}.new", f"{PROJECT_FOLDER}.old")
-"""Folders in the home: for the local Spark server, for the jars fetched for it, and for the project of an overlay."""
+_HOME_FOLDERS = ("pool", "connectors", "jars", PROJECT_FOLDER, f"{PROJECT_FOLDER}.new", f"{PROJECT_FOLDER}.old")
+"""Folders in the home: for the local Spark server, connectors' and functions' jars, and the project of an overlay."""
 _GENERATED = ("feeds.json", "generator.json", "generator.log", "generator.book.json", "generator.lock", "book.json")
 """Files that the demo's generator writes into its data folder."""
 

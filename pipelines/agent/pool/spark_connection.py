@@ -13,33 +13,43 @@ from pipelines.python_jobs.job_builder import JobBuilder
 from pipelines.python_jobs.job_environments import JobEnvironments
 from pipelines.spark_connect.analysis_over_empty_tables import SparkAnalysis
 from pipelines.spark_connect.catalog import SparkTables, SparkUpkeep
+from pipelines.spark_connect.jar_sessions import StatementQueries
 from pipelines.spark_connect.session import UNTIMED_S, Session
-from pipelines.spark_connect.streaming_queries import SparkQueries
+from pipelines.storage.jar_store import JARS, JarSessionsFile, JarStore
 
 
 class SparkConnection:
-    """Implements `PoolConnection` for one session of the pool."""
+    """Implements `PoolConnection` for one operating session of the pool."""
 
     def __init__(self, session: Session, whose: str, home: str, *, is_local: bool) -> None:
         """Use an attached session. `whose` names the environment in Spark's user interface and logs.
 
-        `home` is the folder of the environment, in which the logs of jobs lie. `is_local` says whether the pool runs on
-        this machine, so that it can use environments of jobs.
+        `home` is the folder of the environment, with the logs of jobs and the jars of functions. `is_local` says
+        whether the pool runs on this machine, so that it can use environments of jobs.
         """
         self.session = session
         self.call = session.call
         self._reader = session.reader()
-        self.queries: Queries = SparkQueries(session, whose)
-        self.tables: Tables = SparkTables(session, self._reader)
+        tables = SparkTables(session, self._reader)
+        self._statements = StatementQueries(
+            session,
+            whose,
+            jars=JarStore(Path(home) / JARS),
+            record=JarSessionsFile(Path(home)),
+            views=tables.create_views_in,
+        )
+        self.queries: Queries = self._statements
+        self.tables: Tables = tables
         self.analysis: Analysis = SparkAnalysis(session)
         self.upkeep: TableUpkeep = SparkUpkeep(session)
         environments = JobEnvironments(Path(job_packages(home))) if is_local else None
         self.jobs: Jobs = JobBuilder(session, Path(home) / JOB_LOGS, environments)
 
     def close(self) -> None:
-        """Close both sessions of this connection without waiting for the server, which may not respond."""
+        """Close the sessions of this connection without waiting for the server, which may not respond."""
         for session in (self.session, self._reader):
             close(session)
+        threading.Thread(target=self._statements.close, daemon=True).start()
 
 
 def attached(url: str, token: str, session_id: str, lost: Callable[[Session], None]) -> Session:

@@ -5,6 +5,7 @@ import logging
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import closing, suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from core.ipc.environment_paths import sibling_ledger
@@ -30,7 +31,9 @@ from core.project.model import Project
 from core.project.unreadable_file import texts_from_json
 from core.project_reader.loader import read_sound_tables
 from core.project_reader.parse_cache import ParseCache
+from core.project_reader.paths import jar_path
 from core.run.records import RunRow, StepRow
+from core.sql.python_functions import jar_hash
 from core.text.secret_masking import mask_literals
 from core.text.wording import counted
 from pipelines.agent.context import AgentContext
@@ -39,6 +42,7 @@ from pipelines.agent.requests.caller_roles_and_policy import require_confirmatio
 from pipelines.agent.requests.socket_server import Caller
 from pipelines.agent.runs.run_driver import OpenRuns
 from pipelines.agent.tables.external_inputs import refuse_unlike_inputs
+from pipelines.storage.jar_store import JARS, JarStore
 from state.overlay_files import versions_read_by_overlays
 from state.planner_input_from_registry import observe
 from state.plans import approvals_of_others, local_time, refuse_closed
@@ -99,6 +103,7 @@ class SubmittedPlans:
         refuse_not_executable(plan)
         self._refuse_without_connector(project, plan)
         refuse_unlike_inputs(self._agent, project, plan)
+        self._store_jars(project, plan, str(args.get("folder") or ""))
         # The run checks again before its first effect.
         with suppress(PoolUnreachable):
             refuse_names_of_others(self._agent, plan)
@@ -198,6 +203,20 @@ class SubmittedPlans:
                     f"{table.name} is {format.name}, and the pool was started without the connector {format.connector}",
                     remedy="headgate down, then headgate up: statements go on from their checkpoints",
                 )
+
+    def _store_jars(self, project: Project, plan: Plan, folder: str) -> None:
+        """Copy the jars of the plan's functions from the project, or from another environment, to this one's home.
+
+        Raises Refused if one has another content than when the plan was made.
+        """
+        home = Path(self._agent.places.home)
+        for table in (project.tables[name] for name in plan.order if name in project.tables):
+            for _, script in table.functions:
+                if sha256 := jar_hash(script.text):
+                    path = jar_path(script.path, script.text)
+                    sources = [Path(folder, path)] if folder else []
+                    sources += home.parent.glob(f"*/{JARS}/{sha256}.jar")
+                    JarStore(home / JARS).add(sha256, path, sources)
 
     def _acts(self) -> dict[TableName, str]:
         return {table: f"{act.what}, {local_time(act.at)}," for table, act in self._agent.ledger.table_acts().items()}

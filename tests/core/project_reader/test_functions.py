@@ -319,7 +319,7 @@ BAD = [
      "error functions/upper.py: Spark has a function upper, which would be called instead "
      "[rename the function and its file]"),
     ({"functions/j.yml": "class: com.acme.J"},
-     "error functions/j.yml: j: functions of jars are not supported yet [write j.sql]"),
+     "error functions/j.yml: j: a function is declared in SQL or Python [write j.sql]"),
     ({"functions/t.sql": "CREATE FUNCTION t(x DOUBLE) RETURNS DOUBLE RETURN rate(x)"},
      "error functions/t.sql:1:51: t: it calls rate, which is neither a function of Spark nor one of functions/ "
      "[write functions/rate.sql: headgate init function rate]"),

@@ -5,6 +5,7 @@ from dataclasses import replace
 import manifest_project
 import pytest
 import small_project
+from java_class_files import FMT, fmt_jar
 from ledger_rows import deployment_row, external_row
 
 from core.model.names import TableName as T
@@ -12,6 +13,7 @@ from core.observed.versions import Deployment
 from core.policy.roles_and_rules import Policy
 from core.project.naming import Naming
 from core.project.overlay import Overlay, overlay_as_text, overlay_from_text, overlay_prefix, parse_period
+from core.project_reader.jar_files import describe_jar
 from core.project_reader.loader import read_project
 from core.project_reader.manifest import read_manifest
 from core.project_reader.manifest_layout import generated_texts
@@ -88,6 +90,15 @@ def test_a_changed_function_is_built_in_its_users_and_downstream_with_the_functi
     project, problems = read_project({**found.texts, "headgate.yml": of_overlay(texts["headgate.yml"])})
     assert project is not None, problems
     assert revision_of(project.tables[T("b")]).texts.functions == (("label", texts["functions/label.sql"]),)
+
+
+def test_a_changed_jar_is_built_in_the_users_of_its_functions_and_lies_beside_their_declarations() -> None:
+    select = "SELECT id, fmt(kind) AS kind FROM STREAM a"
+    old, new = (describe_jar(fmt_jar(each), "acme.jar", ("com.acme.Fmt",)) for each in ("one", "two"))
+    texts = {**small_project.texts(b=select), "functions/fmt.sql": FMT, "functions/acme.jar": new}
+    found = overlay(texts, base({**texts, "functions/acme.jar": old}))
+    assert found.built == ("b",) and found.texts["functions/acme.jar"] == new
+    assert overlay(texts, base(texts)).built == ()
 
 
 def test_an_overlay_of_a_project_of_manifests_is_one_of_the_usual_layout() -> None:

@@ -282,7 +282,7 @@ class _Queries:
     def ended(self) -> tuple[ReportedQuery, ...]:
         return ()
 
-    def register_running(self, name: str, id: str, run_id: str) -> None:
+    def register_running(self, name: str, id: str, run_id: str, jar: str = "") -> None:
         return
 
     def python_mismatch(self) -> str:

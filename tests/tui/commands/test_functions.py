@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 from command_line import written
+from java_class_files import FMT, fmt_jar
 
 from core.model.names import TableName
 from core.project.revision import revision_hash
 from core.project_reader.loader import read_project
+from core.project_reader.paths import LARGEST_JAR
 from core.project_reader.revision_reader import revision_of
 from core.sql.python_declarations import registered_functions
 from core.statement_tests.request import CaseOutcome, CaseResult
@@ -189,13 +191,33 @@ def test_an_undo_declares_the_code_of_python_functions_even_with_the_values_of_t
         assert [each.code for each in registered_functions(found.dml, found.functions)] == [code]
 
 
-def test_a_jar_among_the_functions_is_a_problem_and_test_cases_are_none(
+def test_a_function_of_a_jar_is_planned_and_compared_with_git_and_a_damaged_jar_is_a_problem(
     calls: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    place = calls / "functions/acme.jar"
+    (calls / "functions/clean.sql").write_text(FMT.replace("fmt", "clean"))
+    place.write_bytes(fmt_jar("one"))
+    subprocess.run(["git", "init", "-q"], cwd=calls, check=True)
+    subprocess.run(["git", "add", "."], cwd=calls, check=True)
+    who = ["-c", "user.name=lee", "-c", "user.email=lee@example.com"]
+    subprocess.run(["git", *who, "commit", "-qm", "one"], cwd=calls, check=True)
     assert exit_codes.run_command_line(["plan", "--all"]) in (0, 1)
     capsys.readouterr()
-    (calls / "functions/tax.jar").write_bytes(b"PK\xff")
+    assert exit_codes.run_command_line(["plan", "--changed-since", "HEAD"]) in (0, 1)
+    assert "nothing to do" in capsys.readouterr().out
+    assert written(["impact", "clean()"], capsys)["users"] == [
+        {"table": "a", "through": [], "change": "filter_or_projection", "action": "restart"}
+    ]
+    place.write_bytes(fmt_jar("two"))
+    assert exit_codes.run_command_line(["plan", "--changed-since", "HEAD"]) in (0, 1)
+    said = capsys.readouterr().out
+    assert "changes 1 of 1 statement" in said
+    place.write_bytes(b"PK\xff")
     assert exit_codes.run_command_line(["plan", "--all"]) == 2
     said = capsys.readouterr().err
-    assert "functions/tax.jar: error: tax.jar cannot be read: functions of jars are not supported yet" in said
+    assert "functions/acme.jar: error: acme.jar cannot be read: it is not a jar" in said
     assert said.count("error:") == 1
+    with place.open("wb") as file:
+        file.truncate(LARGEST_JAR + 1)
+    assert exit_codes.run_command_line(["plan", "--all"]) == 2
+    assert "acme.jar cannot be read: larger than 16 MB" in capsys.readouterr().err

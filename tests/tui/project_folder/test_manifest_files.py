@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from java_class_files import FMT, fmt_jar
 
 from core.model.errors import UsageError
 from core.project.manifest_head import PLACES
@@ -64,15 +65,21 @@ def test_unchanged_files_are_not_read_again_and_an_edited_one_is(folder: Path) -
     })  # fmt: skip
 
 
-def test_functions_in_python_are_read_and_a_jar_is_a_problem(folder: Path) -> None:
+def test_functions_in_python_and_of_jars_are_read_and_an_edited_jar_is_read_again(folder: Path) -> None:
     write(folder, {"functions/half.py": "# CREATE FUNCTION half(x INT) RETURNS INT\ndef half(x): return x\n"})
-    (folder / "functions/tax.jar").write_bytes(b"PK\xff")
-    project, (problem,) = read_sound_tables(read_files(str(folder)).texts)
-    assert project is not None and [each.name for each in project.functions] == ["half"]
-    assert str(problem.where) == "functions/tax.jar" and "functions of jars are not supported yet" in problem.summary
+    (folder / "functions/acme.jar").write_bytes(b"PK\xff")
+    write(folder, {"functions/fmt.sql": FMT})
     first = read_files(str(folder))
-    (folder / "functions/tax.jar").unlink()
-    assert read_sound_tables(read_files(str(folder), first).texts)[1] == ()
+    project, (problem,) = read_sound_tables(first.texts)
+    assert project is not None and [each.name for each in project.functions] == ["half"]
+    assert (str(problem.where), problem.summary) == (
+        "functions/acme.jar", "acme.jar cannot be read: it is not a jar",
+    )  # fmt: skip
+    (folder / "functions/acme.jar").write_bytes(fmt_jar("a"))
+    second = read_files(str(folder), first)
+    project, problems = read_sound_tables(second.texts)
+    assert project is not None and not problems and [each.name for each in project.functions] == ["fmt", "half"]
+    assert read_files(str(folder), second) is second
 
 
 def test_a_manifest_that_is_not_utf_8_is_a_problem_and_the_others_are_read(folder: Path) -> None:

@@ -3,10 +3,12 @@
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 import small_project
+from java_class_files import FMT, fmt_jar
 from ledger_rows import plan_row
 from submission_desk import BOB, LEE, NOW, REBUILD_A, Desk, T, move
 
@@ -14,8 +16,10 @@ from core.model.errors import ConfirmationNeeded, InvalidProject, LedgerUnavaila
 from core.plan.codec import canonical_text, plan_as_json, plan_from_json, plan_hash
 from core.plan.model import Guard, Plan
 from core.plan.request import PlanRequest
+from core.project_reader.jar_files import describe_jar
 from core.project_reader.revision_reader import revision_of
 from core.sql.python_jobs import code_hash
+from pipelines.agent.housekeeping import UnusedJars
 from pipelines.agent.requests.command_handler import CommandHandler
 from state.ledger import Ledger
 from state.row_types import StagedRow
@@ -347,3 +351,43 @@ def test_a_declaration_that_code_continues_a_state_is_audited_with_its_author(de
         if e.action == "state_compatible"
     ]
     assert found == [("70001", "a", f"continues the state of the code {code_hash(before.parsed)}", plan.hash)]
+
+
+def test_a_jar_is_stored_when_its_plan_is_submitted_and_refused_once_it_has_changed(desk: Desk, tmp_path: Path) -> None:
+    place, stored = tmp_path / "functions/acme.jar", Path(desk.agent.places.home, "jars")
+    place.parent.mkdir()
+    files = small_project.texts(a="SELECT id, fmt(kind) AS kind FROM STREAM landed") | {
+        "functions/fmt.sql": FMT,
+        "functions/acme.jar": describe_jar(fmt_jar("one"), "acme.jar", ("com.acme.Fmt",)),
+    }
+    plan = desk.plan(files=files)
+    for content in (b"", fmt_jar("two")):
+        place.write_bytes(content)
+        with pytest.raises(Refused, match=r"functions/acme\.jar has changed or cannot be read"):
+            desk.hand_over(plan, texts=files, folder=str(tmp_path))
+    assert desk.agent.ledger.plan(plan.hash) is None and not stored.exists()
+    place.write_bytes(fmt_jar("one"))
+    desk.hand_over(plan, texts=files, folder=str(tmp_path))
+    assert [each.read_bytes() for each in stored.iterdir()] == [fmt_jar("one")]
+    # From now on, the agent needs no file of the project.
+    place.unlink()
+    desk.hand_over(plan, texts=files, folder=str(tmp_path))
+    desk.apply(plan)
+
+
+def test_a_jar_that_nothing_deployed_and_no_plan_names_is_removed_in_the_second_round(desk: Desk) -> None:
+    house, folder = UnusedJars(desk.agent), Path(desk.agent.places.home, "jars")
+    house.remove()
+    folder.mkdir()
+    names = {name: f"{digit * 64}.jar" for name, digit in (("deployed", "a"), ("planned", "b"), ("unused", "c"))}
+    for name in names.values():
+        (folder / name).write_bytes(b"")
+    version = desk.agent.ledger.deployment(T("a"), 1)
+    assert version is not None
+    function = FMT.replace("acme.jar", f"acme.jar#{'a' * 64}")
+    move(desk, "a", texts=replace(version.texts, functions=(("fmt", function),)), revision="with a jar")
+    desk.agent.ledger.put_plan(plan_row(desk.plan(), texts=f'{{"functions/acme.jar": "{"b" * 64}"}}'))
+    house.remove()
+    assert {each.name for each in folder.iterdir()} == set(names.values())
+    house.remove()
+    assert {each.name for each in folder.iterdir()} == {names["deployed"], names["planned"]}

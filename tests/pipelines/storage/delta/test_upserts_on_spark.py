@@ -1,5 +1,6 @@
 """Keyed tables on real Spark: exactly the last row of each key, whatever is repeated, late or refused."""
 
+import hashlib
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -7,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from java_class_files import fmt_jar
 
 from core.ports.storage import VersionFolders
-from core.sql.python_functions import RegisteredFunction
+from core.sql.python_functions import JarClass, RegisteredFunction
+from pipelines.spark_connect.jar_sessions import StatementQueries
 from pipelines.spark_connect.upsert_writers import batch_mark
 from pipelines.storage.delta_log import DeltaLog
 
@@ -317,3 +320,31 @@ def test_an_error_of_a_python_function_ends_a_keyed_statement_with_its_line(lake
     (ended,) = [each for each in lake.queries.ended() if each.run_id == query.run_id]
     assert (ended.error_class, ended.error) == ("HEADGATE_FUNCTION_FAILED", "plain.py, line 3: ValueError: no v2")
     assert ended.failure is None and lake.count("a") == 0
+
+
+@pytest.mark.long
+def test_a_keyed_statement_calls_a_function_of_a_jar_and_goes_on_with_that_of_another_jar(lake: Any) -> None:
+    class Jars:
+        def path(self, sha256: str, name: str) -> str:
+            return str(lake.folder / f"{sha256}.jar")
+
+    def function(says: str) -> RegisteredFunction:
+        content = fmt_jar(says)
+        sha256 = hashlib.sha256(content).hexdigest()
+        (lake.folder / f"{sha256}.jar").write_bytes(content)
+        return RegisteredFunction(f"fmt__jar_{sha256[:8]}", "string", java=JarClass("com.acme.Fmt", "acme.jar", sha256))
+
+    lake.queries = StatementQueries(lake.session, jars=Jars())
+    lake.table("src")
+    lake.table("a")
+    lake.insert("src", 3)
+    upsert = lake.upsert("a", "id", "v")
+    for says in ("one ", "two "):
+        called = function(says)
+        assert lake.queries.load_functions([called]) is None
+        select = f"SELECT id, {called.name}(v) AS v FROM STREAM {lake.name('src')}"
+        query = lake.start("a", select, upsert=upsert, functions=(called,))
+        lake.until(lambda: {v[:4] for (v,) in lake.sql(f"SELECT v FROM {lake.name('a')}")} >= {says})  # noqa: B023
+        lake.queries.stop(query.name, upserts=True)
+        lake.insert("src", 3, at=3)
+    assert lake.queries.ended() == ()
