@@ -63,7 +63,8 @@ class Desk:
             **more,
         )
         project = small_project.project(files or small_project.texts())
-        return make_plan(project, "dev", seen, request, policy=ledger.recorded_policy(), headroom=ledger.headroom())
+        known = {"answers": ledger.spark_analyses(), "policy": ledger.recorded_policy(), "headroom": ledger.headroom()}
+        return make_plan(project, "dev", seen, request, **known)
 
     def hand_over(self, made: Plan, caller: Caller = LEE, **more: Any) -> dict[str, Any]:
         args = {"texts": small_project.texts(), "request": plan_as_json(made)["request"], "hash": made.hash}

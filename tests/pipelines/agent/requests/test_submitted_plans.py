@@ -12,6 +12,7 @@ from java_class_files import FMT, fmt_jar
 from ledger_rows import plan_row
 from submission_desk import BOB, LEE, NOW, REBUILD_A, Desk, T, move
 
+from core.changes.spark_cross_check import proof_key
 from core.model.errors import ConfirmationNeeded, InvalidProject, LedgerUnavailable, Refused, Stale, UsageError
 from core.plan.codec import canonical_text, plan_as_json, plan_from_json, plan_hash
 from core.plan.model import Guard, Plan
@@ -351,6 +352,21 @@ def test_a_declaration_that_code_continues_a_state_is_audited_with_its_author(de
         if e.action == "state_compatible"
     ]
     assert found == [("70001", "a", f"continues the state of the code {code_hash(before.parsed)}", plan.hash)]
+
+
+def test_a_declaration_that_an_upgrade_test_has_disproved_rebuilds_and_is_not_audited(desk: Desk) -> None:
+    before = revision_of(small_project.project(with_job("'id > 1'")).tables[T("a")])
+    assert before.parsed is not None
+    move(desk, "a", texts=before.texts, revision=before.hash, stateful=True)
+    files = with_job("'id > 2'", f"state_compatible: {code_hash(before.parsed)}\n")
+    after = revision_of(small_project.project(files).tables[T("a")])
+    desk.agent.ledger.put_spark_analysis(proof_key(before.hash, after.hash), "case one: rows are wrong", at=1.0)
+    plan = desk.plan(PlanRequest(tables=(T("a"),), nonce="n"), files)
+    (node,) = (node for node in plan.nodes if node.table == "a")
+    assert str(node.action) == "rebuild" and any("case one: rows are wrong" in str(each) for each in node.evidence)
+    desk.hand_over(plan, texts=files)
+    desk.apply(plan)
+    assert [e for e in desk.agent.ledger.audits() if e.action == "state_compatible"] == []
 
 
 def test_a_jar_is_stored_when_its_plan_is_submitted_and_refused_once_it_has_changed(desk: Desk, tmp_path: Path) -> None:
