@@ -121,8 +121,9 @@ def supervise(
     """Return a function that creates a supervisor; a second supervisor represents a new agent."""
     monkeypatch.setattr(pool_supervisor, "LocalPool", lambda home, pool, **_: FakeProcess(machine))
     monkeypatch.setattr(spark_connection, "Session", lambda url, token, id, lost: FakeSession(machine, id, lost))
-    for name in ("SparkQueries", "SparkTables", "SparkAnalysis"):
-        monkeypatch.setattr(spark_connection, name, lambda *_: "a port")
+    for name in ("StatementQueries", "SparkTables", "SparkAnalysis"):
+        port = SimpleNamespace(close=lambda: None, create_views_in=None)
+        monkeypatch.setattr(spark_connection, name, lambda *_, port=port, **more: port)
     # Sessions are normally closed in a thread; here the thread is finished when it is started.
     monkeypatch.setattr(spark_connection, "threading", SimpleNamespace(Thread=AtOnce))
     places = EnvironmentPaths(str(tmp_path / "home"), str(tmp_path / "a.sock"), os.getuid())
