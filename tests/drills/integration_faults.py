@@ -25,7 +25,7 @@ PASS = "SELECT id, kind, ts FROM STREAM landed"
 WINDOWS = (
     "SELECT window.start AS window_start, kind, count(*) AS n FROM STREAM {table} "
     + LATE
-    + " GROUP BY window(ts, '10 seconds'), kind"
+    + " GROUP BY window(ts, '2 seconds'), kind"
 )
 DISTINCT = "SELECT DISTINCT id, kind, ts FROM STREAM {table} " + LATE
 
@@ -43,7 +43,7 @@ class Planted:
     columns: str = COLUMNS
 
 
-def windows(delay: int, table: str = "landed") -> str:
+def windows(delay: int, table: str) -> str:
     return WINDOWS.format(delay=delay, table=table)
 
 
@@ -60,12 +60,12 @@ FAULTS = (
             "SELECT l.id, l.kind, l.ts FROM STREAM landed l JOIN side s ON l.id = s.id",
             "SELECT l.id, l.kind, l.ts FROM STREAM landed l JOIN side s ON l.id >= s.id"),
     Planted("wrong value", "shifted", "case", PASS, "SELECT id + 1 AS id, kind, ts FROM STREAM landed"),
-    Planted("wrong late row", "windows_0", "late", windows(20), windows(0), COUNTED),
-    Planted("wrong late row", "windows_1", "late", windows(20), windows(1), COUNTED),
-    Planted("wrong late row", "distinct_0", "late", DISTINCT.format(delay=20, table="landed"),
-            DISTINCT.format(delay=0, table="landed")),
-    Planted("wrong late row", "distinct_1", "late", DISTINCT.format(delay=20, table="landed"),
-            DISTINCT.format(delay=1, table="landed")),
+    Planted("wrong late row", "windows_0", "late", windows(20, "src"), windows(0, "src"), COUNTED),
+    Planted("wrong late row", "windows_1", "late", windows(20, "src"), windows(1, "src"), COUNTED),
+    Planted("wrong late row", "distinct_0", "late", DISTINCT.format(delay=20, table="src"),
+            DISTINCT.format(delay=0, table="src")),
+    Planted("wrong late row", "distinct_1", "late", DISTINCT.format(delay=20, table="src"),
+            DISTINCT.format(delay=1, table="src")),
     Planted("schema drift", "struct", "schema", PASS,
             "SELECT id, to_json(struct(*)) AS kind, ts FROM STREAM landed"),
     Planted("schema drift", "star", "schema", PASS, "SELECT * FROM STREAM landed"),
@@ -147,13 +147,14 @@ class Project:
     def __post_init__(self) -> None:
         side = {
             "landed": f"CREATE TABLE landed {COLUMNS} USING json LOCATION 'landing';",
+            "src": f"CREATE TABLE src {COLUMNS} USING parquet;",
             "side": "CREATE TABLE side (id BIGINT) USING json LOCATION 'side';",
         }
         self.tiny = Tiny(self.root, {}, ddl=side, dml={})
 
     def write(self, chosen: list[Planted]) -> None:
         """Write all statements, and a case for those that a case is to find."""
-        ddl, dml = dict(self.tiny.ddl), {}
+        ddl, dml = dict(self.tiny.ddl), {"src": f"INSERT INTO src {PASS} {LATE.format(delay=20)};"}
         for each in chosen:
             for form in ("healthy", "faulty"):
                 name = f"{each.name}_{form}"
