@@ -1,13 +1,15 @@
 """Comparison of repeated measurements of an old and a new version, with a confidence interval of their ratio.
 
-The interval is Student's t interval at 95 % over logarithms: of the ratios of pairs, if each new value was measured
-right after or right before its old one, so that both had the same conditions; otherwise of the two groups (Welch).
+The interval is Student's t interval over logarithms: of the ratios of pairs, if each new value was measured right after
+or right before its old one, so that both had the same conditions; otherwise of the two groups (Welch). If several
+figures are compared, each interval is wider, so that all of them hold together at 95 % (Bonferroni).
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 
 from core.model.errors import UsageError
 
@@ -16,12 +18,6 @@ LEAST_PAIRS = 3
 """Number of pairs below which nothing is concluded: the interval of two pairs is some ten times as wide as their
 difference.
 """
-
-_TWO_SIDED_95 = (
-    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
-    2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
-)  # fmt: skip
-"""Quantile 0.975 of Student's t distribution for 1 to 30 degrees of freedom."""
 
 
 class Verdict(StrEnum):
@@ -59,23 +55,24 @@ class Comparison:
         return max(self.high - 1, 1 - self.low, 0.0)
 
 
-def compare_pairs(old: Sequence[float], new: Sequence[float]) -> Comparison:
+def compare_pairs(old: Sequence[float], new: Sequence[float], *, together: int = 1) -> Comparison:
     """Compare values measured in pairs, the first old value with the first new one. All values are above 0.
 
-    Raises UsageError if there are no values, if the numbers of values differ, or if a value is not positive.
+    `together` is the number of comparisons whose intervals shall hold together. Raises UsageError if there are no
+    values, if the numbers of values differ, or if a value is not positive.
     """
     _check(old, new)
     if len(old) != len(new):
         raise UsageError(f"{len(old)} old and {len(new)} new values are no pairs")
     logs = [math.log(b / a) for a, b in zip(old, new, strict=True)]
-    return _compared(old, new, _mean(logs), _half_width(logs), paired=True)
+    return _compared(old, new, _mean(logs), _half_width(logs, _confidence(together)), paired=True)
 
 
-def compare_groups(old: Sequence[float], new: Sequence[float]) -> Comparison:
-    """Compare values that were not measured in pairs. All values are above 0. Raises UsageError as `compare_pairs`."""
+def compare_groups(old: Sequence[float], new: Sequence[float], *, together: int = 1) -> Comparison:
+    """Compare values that were not measured in pairs; otherwise as `compare_pairs`."""
     _check(old, new)
     before, after = [math.log(each) for each in old], [math.log(each) for each in new]
-    return _compared(old, new, _mean(after) - _mean(before), _welch(before, after), paired=False)
+    return _compared(old, new, _mean(after) - _mean(before), _welch(before, after, _confidence(together)), paired=False)
 
 
 def _check(old: Sequence[float], new: Sequence[float]) -> None:
@@ -110,12 +107,16 @@ def _compared(old: Sequence[float], new: Sequence[float], centre: float, half: f
     )
 
 
-def _half_width(values: Sequence[float]) -> float:
+def _confidence(together: int) -> float:
+    return 1 - (1 - CONFIDENCE) / together
+
+
+def _half_width(values: Sequence[float], confidence: float) -> float:
     count = len(values)
-    return student_t(count - 1) * math.sqrt(_variance(values) / count) if count > 1 else math.inf
+    return student_t(count - 1, confidence) * math.sqrt(_variance(values) / count) if count > 1 else math.inf
 
 
-def _welch(old: Sequence[float], new: Sequence[float]) -> float:
+def _welch(old: Sequence[float], new: Sequence[float], confidence: float) -> float:
     if min(len(old), len(new)) < 2:
         return math.inf
     parts = [_variance(side) / len(side) for side in (old, new)]
@@ -123,16 +124,48 @@ def _welch(old: Sequence[float], new: Sequence[float]) -> float:
     if total == 0:
         return 0.0
     below = sum(part**2 / (len(side) - 1) for part, side in zip(parts, (old, new), strict=True))
-    return student_t(int(total**2 / below)) * math.sqrt(total) if below > 0 else math.inf
+    return student_t(total**2 / below, confidence) * math.sqrt(total) if below > 0 else math.inf
 
 
-def student_t(freedom: int) -> float:
-    """Return the two-sided 95 % quantile of Student's t distribution; `freedom` is at least 1."""
-    if freedom <= len(_TWO_SIDED_95):
-        return _TWO_SIDED_95[max(freedom, 1) - 1]
-    # Cornish-Fisher expansion around the normal quantile, exact to four digits from 30 degrees of freedom on.
-    z = 1.959964
-    return z + (z**3 + z) / (4 * freedom) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
+@lru_cache(maxsize=256)
+def student_t(freedom: float, confidence: float = CONFIDENCE) -> float:
+    """Return the two-sided quantile of Student's t distribution, such as 2.571 for 5 degrees of freedom at 95 %."""
+    low, high = 0.0, 2.0
+    while _outside(high, freedom) > 1 - confidence:
+        low, high = high, high * 2
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _outside(middle, freedom) > 1 - confidence else (low, middle)
+    return high
+
+
+def _outside(t: float, freedom: float) -> float:
+    """Return the probability of a value beyond ±t, which is a regularized incomplete beta function."""
+    a, b, x = freedom / 2, 0.5, freedom / (freedom + t * t)
+    if x >= 1:
+        return 1.0
+    front = math.exp(math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x))
+    if x < (a + 1) / (a + b + 2):
+        return front * _fraction(a, b, x) / a
+    return 1 - front * _fraction(b, a, 1 - x) / b
+
+
+def _fraction(a: float, b: float, x: float) -> float:
+    """Evaluate the continued fraction of the incomplete beta function (Lentz; DLMF 8.17.22)."""
+    tiny = 1e-300
+    c, d = 1.0, 1 / (1 - (a + b) * x / (a + 1) or tiny)
+    found = d
+    for m in range(1, 300):
+        for term in (
+            m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m)),
+            -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1)),
+        ):
+            d = 1 / (1 + term * d or tiny)
+            c = 1 + term / c or tiny
+            found *= d * c
+        if abs(d * c - 1) < 1e-14:
+            break
+    return found
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -1,6 +1,6 @@
 """Request to the process that runs a benchmark. It converts to JSON and back without loss."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -18,6 +18,8 @@ class BenchKind(StrEnum):
     """Nothing: the process only writes the rows of static sides."""
     LATENCY = "latency"
     THROUGHPUT = "throughput"
+    COMPARE = "compare"
+    """The time in batches of old and new texts for the same rows, in alternating pairs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,15 @@ class BenchStatement:
 
 
 @dataclass(frozen=True, slots=True)
+class BenchSide:
+    """The environment with the old texts, when old and new texts are compared."""
+
+    statements: tuple[BenchStatement, ...]
+    folders: Mapping[TableName, str]
+    """Folder of each source to which files are written."""
+
+
+@dataclass(frozen=True, slots=True)
 class BenchRequest:
     """What to measure, with what load."""
 
@@ -94,12 +105,13 @@ class BenchRequest:
     """Size to which records are filled up, in bytes; 0 to leave them as they are."""
     place: str = "/"
     """A folder on the disk that is used."""
+    old: BenchSide | None = None
+    """None unless old and new texts are compared."""
 
     @property
     def in_order(self) -> tuple[BenchStatement, ...]:
         """The statements, each after those whose tables it streams."""
-        by_name = {each.table: each for each in self.statements}
-        return tuple(by_name[each.table] for each in in_topological_order(each.traced for each in self.statements))
+        return in_order(self.statements)
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -118,6 +130,12 @@ class BenchRequest:
         return leads
 
 
+def in_order(statements: Iterable[BenchStatement]) -> tuple[BenchStatement, ...]:
+    """Return statements, each after those whose tables it streams."""
+    by_name = {each.table: each for each in statements}
+    return tuple(by_name[each.table] for each in in_topological_order(each.traced for each in by_name.values()))
+
+
 def request_from_json(body: Mapping[str, Any]) -> BenchRequest:
     """Rebuild a request from the output of `BenchRequest.as_json`."""
     return BenchRequest(
@@ -126,9 +144,15 @@ def request_from_json(body: Mapping[str, Any]) -> BenchRequest:
             "kind": BenchKind(body["kind"]),
             "statements": tuple(_statement(each) for each in body["statements"]),
             "sources": tuple(_source(each) for each in body["sources"]),
+            "old": _side(body["old"]) if body["old"] is not None else None,
             "static": tuple(_source(each) for each in body["static"]),
         }
     )
+
+
+def _side(body: Mapping[str, Any]) -> BenchSide:
+    folders = {TableName(table): folder for table, folder in body["folders"].items()}
+    return BenchSide(tuple(_statement(each) for each in body["statements"]), folders)
 
 
 def _statement(body: Mapping[str, Any]) -> BenchStatement:

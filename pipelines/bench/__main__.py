@@ -8,6 +8,7 @@ import json
 import os
 import sys
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 from core.bench.made_up_sample import made_up_sample
@@ -18,6 +19,7 @@ from core.model.names import TableName
 from pipelines.bench.load_writer import LoadWriter
 from pipelines.bench.machine import machine_facts
 from pipelines.bench.measurement import RunningBenchmark
+from pipelines.bench.paired_benchmark import PairedBenchmark
 from pipelines.bench.source_files import MOST_ROWS, read_sample, show_file, sized, write_rows
 
 STATIC_ROWS = 1_000_000
@@ -34,7 +36,8 @@ def main() -> int:
             _seed(request)
         else:
             _say({"machine": machine_facts(request.place)})
-            for answer in RunningBenchmark(request, _writer(request)).answers():
+            load = _load(request)
+            for answer in _answers(request, load):
                 _say(answer)
         _say({"done": True})
     except HeadgateError as error:
@@ -60,7 +63,14 @@ def _seed(request: BenchRequest) -> None:
         _say({"load": {source.table: {"rows": len(sample.rows), "made_up": sample.made_up}}})
 
 
-def _writer(request: BenchRequest) -> LoadWriter:
+def _answers(request: BenchRequest, load: ReplayedLoad) -> Iterator[dict[str, Any]]:
+    if request.kind is BenchKind.COMPARE:
+        return PairedBenchmark(request, load).answers()
+    writer = LoadWriter(load, {each.table: each for each in request.sources})
+    return RunningBenchmark(request, writer).answers()
+
+
+def _load(request: BenchRequest) -> ReplayedLoad:
     samples = {each.table: _sample(each) for each in request.sources}
     listed = tuple(samples.values())
     load = ReplayedLoad(samples, key_columns(listed))
@@ -69,7 +79,7 @@ def _writer(request: BenchRequest) -> LoadWriter:
     _say({"load": {table: {"rows": len(each.rows), "made_up": each.made_up} for table, each in samples.items()}})
     if not load.tables:
         raise UsageError("no source of these tables gets rows", remedy="name tables that stream from a source")
-    return LoadWriter(load, {each.table: each for each in request.sources})
+    return load
 
 
 def _sample(source: BenchSource, *, most: int = MOST_ROWS) -> SourceSample:

@@ -23,6 +23,10 @@ LATE_S = 60.0
 """Longest time by which events of a run may be before its newest one, however long they are in the sample."""
 
 
+CLOSING, CLOSING_ROWS = 10_000_000, 3
+"""Distance of the numbers of closing rows from each other and from all others, and their number for each source."""
+
+
 @dataclass(frozen=True, slots=True)
 class PreparedFile:
     """A file of a source that is not visible yet."""
@@ -54,13 +58,23 @@ class LoadWriter:
     clock: Callable[[], float] = time.time
     _total: float = 0.0
     _files: int = 0
+    _closings: int = 0
     _row_s: float = field(default=2e-5, init=False)
     """Seconds that a row took to prepare."""
 
     def probe(self, rows: int) -> list[Injected]:
         """Show one file for each source, with `rows` rows in all, and return what was injected."""
-        prepared = self._prepared(rows, self.clock(), spread_s=LATE_S)
-        return self._show(prepared)
+        return self.portion(rows, self.clock())
+
+    def portion(self, rows: int, event_s: float) -> list[Injected]:
+        """Show one file for each source, with `rows` rows in all, whose newest event is at `event_s`."""
+        return self._show(self._prepared(rows, event_s, spread_s=LATE_S))
+
+    def closing(self, event_s: float) -> list[Injected]:
+        """Show a few rows for each source, so that every watermark can follow to `event_s`. Their keys are new."""
+        self._closings += 1
+        first = CLOSING * self._closings
+        return self._show([self._file(table, first, CLOSING_ROWS, event_s, LATE_S) for table in self.load.tables])
 
     def prepare(self, rate: float, seconds: float, *, every_s: float = TICK_S) -> PreparedLoad:
         """Prepare load of `rate` rows per second over all sources for `seconds`."""
@@ -93,18 +107,17 @@ class LoadWriter:
 
     def _prepared(self, rows: float, at: float, *, spread_s: float) -> list[PreparedFile]:
         before, self._total = self._total, self._total + rows
+        counts = self.load.counts(before, self._total)
+        return [self._file(table, first, count, at, spread_s) for table, (first, count) in counts.items() if count]
+
+    def _file(self, table: TableName, first: int, count: int, at: float, spread_s: float) -> PreparedFile:
         self._files += 1
-        found = []
-        for table, (first, count) in self.load.counts(before, self._total).items():
-            if count:
-                values = self.load.rows(table, first, count, at_s=at, spread_s=spread_s)
-                source = self.sources[table]
-                column = self.load.samples[table].event_column
-                events = sorted(value.timestamp() for row in values if isinstance(value := row.get(column), datetime))
-                newest, middle = (events[-1], events[len(events) // 2]) if events else (at, at)
-                hidden = write_rows(source, f"load-{self._files:09}", values)
-                found.append(PreparedFile(table, hidden, newest, middle, count))
-        return found
+        values = self.load.rows(table, first, count, at_s=at, spread_s=spread_s)
+        column = self.load.samples[table].event_column
+        events = sorted(value.timestamp() for row in values if isinstance(value := row.get(column), datetime))
+        newest, middle = (events[-1], events[len(events) // 2]) if events else (at, at)
+        hidden = write_rows(self.sources[table], f"load-{self._files:09}", values)
+        return PreparedFile(table, hidden, newest, middle, count)
 
     def _show(self, prepared: Iterable[PreparedFile]) -> list[Injected]:
         return [

@@ -321,6 +321,22 @@ def bench_throughput(parser: CommandParser) -> None:
     )  # fmt: skip
 
 
+def bench_compare(parser: CommandParser) -> None:
+    what = "two results; with --since, tables, with everything upstream (those that differ)"
+    parser.add_argument("words", nargs="*", metavar="FILE|TABLE", help=what)
+    parser.add_argument("--since", metavar="REF", help="measure the texts of a git commit against those of the files")
+    parser.add_argument("--product", action="append", default=[], help="with --since: this product; may be repeated")
+    parser.add_argument(
+        "--sample", action="append", default=[], metavar="[SOURCE=]FILE",
+        help="file or folder with rows of a source (its own rows, else made up)",
+    )  # fmt: skip
+    parser.add_argument("--pairs", type=count, default=8, metavar="N", help="with --since: number of pairs (8)")
+    parser.add_argument("--rows", type=count, default=20_000, metavar="N", help="with --since: rows of each (20000)")
+    parser.add_argument("--cores", type=count, metavar="N", help="cores of the server (those of the pool)")
+    parser.add_argument("--out", metavar="FILE", help="with --since: write the result as JSON")
+    parser.add_argument("--markdown", action="store_true", help="the table as Markdown")
+
+
 def bench_show(parser: CommandParser) -> None:
     parser.add_argument("file", metavar="FILE", help="a result")
     parser.add_argument("--svg", metavar="FILE", help="write a picture")

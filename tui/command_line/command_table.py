@@ -134,6 +134,11 @@ BENCH_SUBCOMMANDS = (
                    "headgate bench throughput fct_revenue\n"
                    "headgate bench throughput --product sales --record-bytes 1000 --out r.json",
                    arguments.bench_throughput),
+    SubcommandSpec("compare", "Say what differs beyond noise: two results, or old and new texts.",
+                   "headgate bench compare old.json new.json\n"
+                   "headgate bench compare --since main\n"
+                   "headgate bench compare --since main fct_revenue --pairs 12 --markdown",
+                   arguments.bench_compare),
     SubcommandSpec("show", "Show a result that --out has written.",
                    "headgate bench show latency.json\nheadgate bench show latency.json --svg latency.svg",
                    arguments.bench_show),

@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from core.bench.request import BenchKind
@@ -30,9 +31,11 @@ def bench(context: CommandContext) -> int:
             return _measure(context, BenchKind.LATENCY)
         case "throughput":
             return _measure(context, BenchKind.THROUGHPUT)
+        case "compare":
+            return _compare(context)
         case "show":
             return _show(context, _read(context, context.args.file))
-    raise UsageError("bench needs to know what to measure", remedy="headgate bench latency, throughput or show")
+    raise UsageError("bench needs to know what to measure", remedy="headgate bench latency, throughput or compare")
 
 
 def _show(context: CommandContext, result: BenchResult) -> int:
@@ -50,6 +53,53 @@ def _show(context: CommandContext, result: BenchResult) -> int:
     return 0
 
 
+def _compare(context: CommandContext) -> int:
+    """Compare two results, or measure old and new texts in pairs. Returns 1 if something is worse."""
+    from core.bench.result_comparison import Change, compare_results, compare_sides, other_conditions
+    from tui.presentation.reports.bench_comparison import comparison_lines, comparison_markdown
+
+    args, output = context.args, context.output
+    if args.markdown and output.as_json:
+        raise UsageError("--json and --markdown cannot be combined", remedy="give one of them")
+    if args.since is None:
+        if len(args.words) != 2:
+            remedy = "headgate bench compare OLD.json NEW.json, or --since REF"
+            raise UsageError(f"two results are compared, and {len(args.words)} were given", remedy=remedy)
+        old, new = (_read(context, path) for path in args.words)
+        found, conditions = compare_results(old, new), other_conditions(old, new)
+    else:
+        new = _measured_since(context)
+        found, conditions = compare_sides(new), ()
+        if args.out:
+            write_whole(os.path.join(context.cwd, args.out), json.dumps(new.as_json(), indent=1) + "\n")
+            output.say(f"written: {args.out}")
+    lines = comparison_markdown(found, conditions, new) if args.markdown else comparison_lines(found, conditions)
+    listed = [{**asdict(each), "change": str(each.change)} for each in found]
+    output.answer({"format": "headgate/bench-comparison", "figures": listed}, lines=lines)
+    return int(any(each.change is Change.WORSE for each in found))
+
+
+def _measured_since(context: CommandContext) -> BenchResult:
+    from tui.services.benchmark_runs import BenchOrder, Reports, run_comparison
+    from tui.services.benchmarks import choose_tables, texts_before
+
+    args, output, operations = context.args, context.output, context.operations
+    _refuse_protected(context)
+    old_texts, changed = texts_before(operations, args.since)
+    if not (args.words or args.product or changed):
+        raise UsageError(f"no statement differs from {args.since}", remedy="name the tables to compare all the same")
+    tables = choose_tables(operations, args.words or ([] if args.product else sorted(changed)), args.product)
+    settings = {"repeat": args.pairs, "probe_rows": args.rows}
+    purpose = f"headgate bench compare --since {args.since}"
+    order = BenchOrder(
+        BenchKind.COMPARE, tables, purpose, settings, _samples(context, tables), cores=args.cores, since=args.since
+    )
+    _begin(context, order)
+    result = run_comparison(operations, order, old_texts, Reports(output.progress, lambda trial: None, output.say))
+    output.clear()
+    return result
+
+
 def _read(context: CommandContext, path: str) -> BenchResult:
     text = read_text(
         os.path.join(context.cwd, path), path, most_mb=MOST_MB, remedy="name a file that --out has written"
@@ -65,18 +115,12 @@ def _read(context: CommandContext, path: str) -> BenchResult:
 def _measure(context: CommandContext, kind: BenchKind) -> int:
     from tui.services.benchmark_runs import Reports, run_benchmark
     from tui.services.benchmarks import choose_tables
-    from tui.services.ephemeral_environment import end_abandoned
 
     args, output, operations = context.args, context.output, context.operations
-    if context.place.protected:
-        raise Refused(f"{context.place.title} is not benchmarked", remedy="name another environment with --env")
+    _refuse_protected(context)
     tables = choose_tables(operations, args.tables, args.product)
     order = _order(context, kind, tables)
-    context.announce()
-    for line in _cost(context, order):
-        output.say(line)
-    for ended in end_abandoned(context.environ, output.progress):
-        output.say(f"left by a benchmark or test that was killed: {ended.words()}")
+    _begin(context, order)
 
     def trial(found: Mapping[str, Any]) -> None:
         verdict = "sustained" if found["sustained"] else "not sustained"
@@ -85,6 +129,22 @@ def _measure(context: CommandContext, kind: BenchKind) -> int:
     result = run_benchmark(operations, order, Reports(output.progress, trial, output.say))
     output.clear()
     return _show(context, result)
+
+
+def _refuse_protected(context: CommandContext) -> None:
+    if context.place.protected:
+        raise Refused(f"{context.place.title} is not benchmarked", remedy="name another environment with --env")
+
+
+def _begin(context: CommandContext, order: "BenchOrder") -> None:
+    """Say what a benchmark takes and writes, and delete what a killed one has left."""
+    from tui.services.ephemeral_environment import end_abandoned
+
+    context.announce()
+    for line in _cost(context, order):
+        context.output.say(line)
+    for ended in end_abandoned(context.environ, context.output.progress):
+        context.output.say(f"left by a benchmark or test that was killed: {ended.words()}")
 
 
 def _order(context: CommandContext, kind: BenchKind, tables: "BenchTables") -> "BenchOrder":
@@ -141,17 +201,23 @@ def _cost(context: CommandContext, order: "BenchOrder") -> list[str]:
     pool = context.operations.projects.read_sound_tables().project.environments[context.place.environment].pool
     low, high = order.expected_s(_longest_trigger_s(context, order.tables))
     cores = counted(order.cores or pool.cores, "core")
-    window_s, size = order.settings["window_s"], order.settings["record_bytes"] or 200
-    rate = order.settings["rate"] if order.kind is BenchKind.LATENCY else 10_000
-    at = (
-        ""
-        if order.kind is BenchKind.LATENCY
-        else f" for each rate that is tried, if that is {short_number(rate)} rows/s"
-    )
+    statements = counted(len(order.tables.measured), "statement")
+    where = "two environments of their own" if order.kind is BenchKind.COMPARE else "an environment of its own"
     return [
-        f"this measures {counted(len(order.tables.measured), 'statement')}, with everything upstream, in an "
-        f"environment of its own: {long_duration(low)} to {long_duration(high)}",
-        f"it starts an agent, a Spark server ({cores}, {pool.memory}) and two Python processes",
-        f"it writes about {short_size(rate * window_s * size)} of load{at}, and what the statements make of it, "
-        f"in {ephemeral_root(context.environ)}; all of it is deleted at the end",
+        f"this measures {statements}, with everything upstream, in {where}: {long_duration(low)} to "
+        f"{long_duration(high)}",
+        f"it starts an agent for each, a Spark server ({cores}, {pool.memory}) and a few Python processes",
+        f"it writes {_load_words(order)}, and what the statements make of it, in {ephemeral_root(context.environ)}; "
+        "all of it is deleted at the end",
     ]
+
+
+def _load_words(order: "BenchOrder") -> str:
+    settings, size = order.settings, order.settings.get("record_bytes") or 200
+    match order.kind:
+        case BenchKind.LATENCY:
+            return f"about {short_size(settings['rate'] * settings['window_s'] * size)} of load"
+        case BenchKind.COMPARE:
+            return f"about {short_size(2 * settings['repeat'] * settings['probe_rows'] * size)} of load"
+    each = short_size(10_000 * settings["window_s"] * size)
+    return f"about {each} of load for each rate that is tried, if that is 10k rows/s"

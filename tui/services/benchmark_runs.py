@@ -6,18 +6,24 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from core.bench.request import BenchKind, BenchRequest
+from core.bench.request import BenchKind, BenchRequest, BenchSide
 from core.bench.result import BenchResult, figure_from_json, trial_from_json
 from core.model.errors import HeadgateError, Refused
 from core.model.names import TableName
 from core.project.ephemeral import Teardown
 from core.project.model import Pool
+from core.project_reader.ephemeral_project import TRIGGER
 from tui.agent_client.agent_process import ProgressCallback, WaitProgress
 from tui.project_folder.git_objects import run_git
 from tui.services import benchmarks
 from tui.services.benchmarks import BenchTables
 from tui.services.environment_service import EnvironmentService
-from tui.services.ephemeral_environment import EphemeralEnvironment, EphemeralRequest, ephemeral_environment
+from tui.services.ephemeral_environment import (
+    EphemeralEnvironment,
+    EphemeralRequest,
+    SparkServer,
+    ephemeral_environment,
+)
 
 START_S = 90.0
 """Usual time in seconds from the start of the environment until every statement has processed input twice."""
@@ -36,10 +42,19 @@ class BenchOrder:
     samples: Mapping[TableName, str] = field(default_factory=dict)
     """Files with sample rows, by source."""
     cores: int | None = None
+    since: str = ""
+    """The git reference of the old texts; empty unless old and new texts are compared."""
+    texts: Mapping[str, str] | None = None
+    """The project's files by path; None for those in the project folder."""
+    server: SparkServer | None = None
+    """The server to use; None for one of its own."""
 
     def expected_s(self, longest_trigger_s: float) -> tuple[float, float]:
         """Return how long it takes at least, and with many statements and long watermarks, in seconds."""
-        window_s, repeat = float(self.settings["window_s"]), int(self.settings["repeat"])
+        repeat = int(self.settings["repeat"])
+        if self.kind is BenchKind.COMPARE:
+            return 2 * START_S + repeat * 20.0, 3 * START_S + repeat * 60.0
+        window_s = float(self.settings["window_s"])
         if self.kind is BenchKind.LATENCY:
             measuring = self.settings["probes"] * longest_trigger_s * 0.62 + window_s + 4 * longest_trigger_s
         else:
@@ -74,11 +89,51 @@ def run_benchmark(operations: EnvironmentService, order: BenchOrder, reports: Re
         for answer in _answers(request, environment, reports):
             answers |= answer
         pool = environment.operations.project().environments[environment.record.name].pool
+    return _result(operations, order, request, answers, pool, started_at=started_at)
+
+
+def run_comparison(
+    operations: EnvironmentService, order: BenchOrder, old_texts: Mapping[str, str], reports: Reports
+) -> BenchResult:
+    """Measure old and new texts in alternating pairs, in two ephemeral environments on one server."""
+    started_at = time.time()
+    answers: dict[str, Any] = {}
+    with measured_environment(operations, order, reports) as new:
+        old_order = replace(order, texts=old_texts, server=new.server)
+        with measured_environment(operations, old_order, reports) as old:
+            known = old.project.sources
+            sources = benchmarks.bench_sources(
+                operations,
+                [each for each in order.tables.streamed if each in known],
+                new.project.sources,
+                order.samples,
+            )
+            request = BenchRequest(
+                kind=order.kind,
+                statements=benchmarks.deployed_statements(new.operations),
+                sources=sources,
+                old=BenchSide(benchmarks.deployed_statements(old.operations), known),
+                **order.settings,
+            )
+            for answer in _answers(request, new, reports):
+                answers |= answer
+                old.refuse_failed()
+        pool = new.operations.project().environments[new.record.name].pool
+    return _result(operations, order, request, answers, pool, started_at=started_at)
+
+
+def _result(
+    operations: EnvironmentService,
+    order: BenchOrder,
+    request: BenchRequest,
+    answers: Mapping[str, Any],
+    pool: Pool,
+    *,
+    started_at: float,
+) -> BenchResult:
     result, load = answers["result"], answers["load"]
     made_up = sorted(table for table, each in load.items() if each["made_up"])
-    notes = [f"rows of {', '.join(made_up)} were made up from the declaration: --sample gives real ones"] * bool(
-        made_up
-    )
+    notes = [f"rows of {', '.join(made_up)} were made up from the declaration: --sample gives real ones"]
     revision, dirty = _revision(operations.place.folder)
     return BenchResult(
         kind=str(order.kind),
@@ -93,7 +148,7 @@ def run_benchmark(operations: EnvironmentService, order: BenchOrder, reports: Re
         figures=tuple(map(figure_from_json, result["figures"])),
         trials=tuple(map(trial_from_json, result["trials"])),
         stages=tuple((table, source) for table, source in result["stages"]),
-        notes=(*notes, *result["notes"]),
+        notes=(*(notes if made_up else ()), *result["notes"]),
     )
 
 
@@ -108,7 +163,15 @@ def measured_environment(
     def ended(found: Teardown) -> None:
         reports.say(found.words())
 
-    request = EphemeralRequest(order.tables.measured, order.purpose, trigger=None, cores=order.cores, measure_s="")
+    request = EphemeralRequest(
+        order.tables.measured,
+        order.purpose,
+        server=order.server,
+        trigger=TRIGGER if order.kind is BenchKind.COMPARE else None,
+        texts=order.texts,
+        cores=order.cores,
+        measure_s="",
+    )
     with ephemeral_environment(operations, request, reports.progress, ended=ended) as environment:
         _seed(operations, order, environment, reports)
         environment.deploy(reports.progress)
@@ -147,6 +210,9 @@ def _answers(request: BenchRequest, environment: EphemeralEnvironment, reports: 
 
 
 def _parameters(order: BenchOrder, request: BenchRequest, pool: Pool) -> dict[str, Any]:
+    if order.kind is BenchKind.COMPARE:
+        known = {"tables": list(order.tables.measured), "since": order.since, "pairs": request.repeat}
+        return {**known, "rows": request.probe_rows, "cores": pool.cores, "memory": pool.memory}
     shown = {
         "tables": list(order.tables.measured),
         "repetitions": request.repeat,

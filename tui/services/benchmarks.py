@@ -25,6 +25,7 @@ from core.statement_tests.case_writer import literals_in
 from core.statement_tests.fixture_rows import columns_of
 from core.text.wording import did_you_mean
 from tui.agent_client import os_processes
+from tui.project_folder.git_objects import texts_differing_from
 from tui.services.environment_service import EnvironmentService
 
 RUNNER = "pipelines.bench"
@@ -245,3 +246,19 @@ def _end(process: "subprocess.Popen[str]") -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
+
+
+def texts_before(operations: EnvironmentService, since: str) -> tuple[dict[str, str], frozenset[TableName]]:
+    """Return all texts of the project at a git reference, and the statements whose files differ from them.
+
+    Raises UsageError if `since` is no git reference.
+    """
+    declared = operations.projects.read_sound_tables()
+    differing = texts_differing_from(operations.place.folder, since, declared.texts)
+    old = {path: text for path, text in {**declared.texts, **differing}.items() if text is not None}
+    changed = {
+        name
+        for name, table in declared.project.tables.items()
+        if not table.external and any(path.startswith(f"{table.folder}/") for path in differing)
+    }
+    return old, frozenset(changed)

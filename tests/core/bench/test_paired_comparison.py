@@ -51,7 +51,17 @@ def test_values_that_cannot_be_compared_are_refused(old: list[float], new: list[
         compare_pairs(old, new)
 
 
-def test_quantiles_of_the_t_distribution_are_continued_beyond_the_table() -> None:
-    assert student_t(30) == 2.042
-    assert student_t(31) == pytest.approx(2.0395, abs=2e-4)
-    assert student_t(1000) == pytest.approx(1.9623, abs=2e-4)
+@pytest.mark.parametrize(
+    ("freedom", "confidence", "quantile"),
+    # From the tables of Student's distribution in the NIST handbook, 1.3.6.7.2.
+    [(1, 0.95, 12.706), (2, 0.95, 4.303), (5, 0.99, 4.032), (10, 0.9, 1.812), (30, 0.998, 3.385), (100, 0.95, 1.984)],
+)
+def test_quantiles_are_those_of_the_tables(freedom: float, confidence: float, quantile: float) -> None:
+    assert student_t(freedom, confidence) == pytest.approx(quantile, abs=6e-4)
+
+
+def test_intervals_that_hold_together_are_wider() -> None:
+    alone, together = (compare_pairs([1, 1, 1, 1], [1.1, 1.2, 1.1, 1.2], together=number) for number in (1, 10))
+    assert alone.verdict is Verdict.MORE
+    assert together.low < alone.low and together.high > alone.high
+    assert together.ratio == alone.ratio

@@ -1,7 +1,9 @@
 """headgate bench: what is refused before anything starts, what is said first, and how results are shown."""
 
 import json
+import subprocess
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.dom import minidom
@@ -131,7 +133,99 @@ def test_a_result_is_written_read_again_and_drawn(folder: Path, run: Run, capsys
     minidom.parse(str(folder / "l.svg"))
     (folder / "r.json").write_text(json.dumps(RATES.as_json()))
     assert "written: r.svg" in said(["bench", "show", "r.json", "--svg", "r.svg"], capsys)
-    assert "500 rows/s, sustained: 20% of the objective (a)" in minidom.parse(str(folder / "r.svg")).toxml()
+    assert "500 rows/s, sustained: 36% of the limit (a)" in minidom.parse(str(folder / "r.svg")).toxml()
+
+
+def sides(slower: float, pairs: int = 6) -> BenchResult:
+    values = [1.0, 1.1, 0.9, 1.05, 0.95, 1.0, 1.02, 0.98]
+    old = [Figure(FigureKind.WORK, "old", "a", n, values[n % 8]) for n in range(1, pairs + 1)]
+    new = [Figure(FigureKind.WORK, "new", "a", n, values[(n + 3) % 8] * slower) for n in range(1, pairs + 1)]
+    return result(BenchKind.COMPARE, *old, *new)
+
+
+@pytest.fixture
+def compared(monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Replace the measurement of old and new texts by one that returns a result."""
+
+    def scripted(found: BenchResult) -> list[BenchOrder]:
+        asked: list[BenchOrder] = []
+
+        def run_comparison(operations: Any, order: BenchOrder, old: Any, reports: Reports) -> BenchResult:
+            asked.append(order)
+            return found
+
+        monkeypatch.setattr(benchmark_runs, "run_comparison", run_comparison)
+        monkeypatch.setattr(ephemeral_environment, "end_abandoned", lambda environ, progress: ())
+        return asked
+
+    return scripted
+
+
+def committed(folder: Path) -> None:
+    for words in (["init", "-q"], ["add", "-A"], ["-c", "user.name=x", "-c", "user.email=x@y", "commit", "-qm", "one"]):
+        subprocess.run(["git", *words], cwd=folder, check=True)
+
+
+def edit(folder: Path) -> None:
+    place = next(folder.glob("pipelines/*/p/a/sql-scripts/dml.a.sql"))
+    place.write_text(place.read_text().replace("kind FROM", "upper(kind) AS kind FROM"))
+
+
+def test_a_slower_statement_is_one_and_becomes_markdown_for_a_pull_request(
+    folder: Path, compared: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    committed(folder)
+    edit(folder)
+    asked = compared(sides(2.0))
+    text = said(["bench", "compare", "--since", "HEAD", "--markdown", "--out", "c.json"], capsys, 1)
+    assert "**worse: a (+101.2%)**" in text
+    assert "| a | time in batches | 1.0 s | 2.0 s | +101.2% |" in text
+    assert "over logarithms of ratios of 6 pairs." in text
+    assert (asked[0].tables.measured, asked[0].since) == (("a",), "HEAD")
+    assert "two environments of their own" in text
+    assert result_from_json(json.loads((folder / "c.json").read_text())) == sides(2.0)
+
+
+def test_no_difference_says_what_could_be_hidden(
+    folder: Path, compared: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    committed(folder)
+    compared(sides(1.0))
+    text = said(["bench", "compare", "--since", "HEAD", "a"], capsys)
+    assert "no difference that 6 pairs can show; one of up to 10% could be hidden" in text
+    found = written(["bench", "compare", "--since", "HEAD", "a"], capsys)
+    assert [each["change"] for each in found["figures"]] == ["no difference shown"]
+    compared(sides(3.0, pairs=2))
+    assert "nothing can be concluded from fewer than 3" in said(["bench", "compare", "--since", "HEAD", "a"], capsys)
+
+
+def test_two_files_are_compared_with_the_conditions_that_differ(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, add, cores in (("old", 0.0, 2), ("new", 5.0, 4)):
+        given = [each for n in (1, 2, 3) for each in figures("idle", repetition=n, add=add + n / 10)]
+        body = replace(result(BenchKind.LATENCY, *given), machine={**MACHINE, "cores": cores})
+        (folder / f"{name}.json").write_text(json.dumps(body.as_json()))
+    text = said(["bench", "compare", "old.json", "new.json"], capsys, 1)
+    assert "worse: a idle (+2" in text
+    assert "not the same: cores 2, now 4" in text
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["a.json"], "two results are compared, and 1 were given"),
+        (["headgate.yml", "headgate.yml"], "headgate.yml is not JSON"),
+        (["--since", "HEAD"], "no statement differs from HEAD"),
+        (["--since", "nowhere"], "nowhere"),
+        (["--since", "HEAD", "--markdown", "--json", "a"], "--json and --markdown cannot be combined"),
+    ],
+)
+def test_mistakes_in_a_comparison_are_one_sentence(
+    folder: Path, capsys: pytest.CaptureFixture[str], words: list[str], expected: str
+) -> None:
+    committed(folder)
+    assert expected in said(["bench", "compare", *words], capsys, 2)
 
 
 def test_repetitions_show_their_spread(folder: Path, run: Run, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,7 +7,7 @@ from itertools import pairwise
 from core.bench.request import BenchKind
 from core.bench.result import BenchResult, Figure, FigureKind, TrialRecord
 from tui.presentation.diagrams.lineage_svg import CHAR, LINE, SMALL, safe, svg_document
-from tui.presentation.reports.bench_results import PHASES, head_lines, latency_rows
+from tui.presentation.reports.bench_results import PHASES, head_lines, latency_rows, strain
 from tui.presentation.styling.value_formatting import short_number, took
 
 ROW, THICK, WIDE, TALL = 22.0, 13.0, 520.0, 260.0
@@ -112,10 +112,10 @@ def _rates(result: BenchResult) -> tuple[list[str], float, float, list[str]]:
 
     one = TALL - TALL / most
     lines = [
-        f'<path class="box" fill="none" d="M{left} 0V{TALL}H{left + WIDE}"/>',
+        f'<path class="box" style="fill:none" d="M{left} 0V{TALL}H{left + WIDE}"/>',
         f'<path class="condition" d="M{left} {one:.1f}H{left + WIDE}"/>',
-        _text(left + WIDE + 6, one + 4, "objective", "small dim"),
-        _text(0, 10, "longest wait", "small dim"),
+        _text(left + WIDE + 6, one + 4, "limit", "small dim"),
+        _text(0, -8, "wait or time in batches, in parts of the limit", "small dim"),
         _text(left + WIDE + 6, TALL + 4, "rows/s", "small dim"),
         *(_text(left - 38, TALL - part * TALL / most + 4, f"{part:.0%}", "small dim") for part in (0.5, 1.0)),
     ]
@@ -127,7 +127,7 @@ def _rates(result: BenchResult) -> tuple[list[str], float, float, list[str]]:
         x, y = at(trial)
         colour = "landed" if trial.sustained else "root"
         verdict = "sustained" if trial.sustained else "not sustained"
-        tip = f"{short_number(trial.rate)} rows/s, {verdict}: {_part(trial):.0%} of the objective ({_slowest(trial)})"
+        tip = f"{short_number(trial.rate)} rows/s, {verdict}: {_part(trial):.0%} of the limit ({strain(trial)[1]})"
         lines.append(
             f'<circle class="{colour} box" cx="{x:.1f}" cy="{y:.1f}" r="6"><title>{safe(tip)}</title></circle>'
         )
@@ -144,12 +144,7 @@ def _rates(result: BenchResult) -> tuple[list[str], float, float, list[str]]:
 
 
 def _part(trial: TrialRecord) -> float:
-    """Return the longest wait at a rate, as a part of the objective of its statement."""
-    return max((float(each["longest_s"]) / float(each["objective_s"]) for each in trial.statements), default=0.0)
-
-
-def _slowest(trial: TrialRecord) -> str:
-    return str(max(trial.statements, key=lambda each: each["longest_s"] / each["objective_s"])["table"])
+    return strain(trial)[0]
 
 
 def _text(x: float, y: float, words: str, kind: str) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import median
 
 from core.bench.batch_trace import Ended
-from core.bench.keeping_up import Keeping
+from core.bench.keeping_up import MOST_BUSY, Keeping
 from core.bench.request import BenchKind
 from core.bench.result import BenchResult, Figure, FigureKind, TrialRecord, by_name, spread_of
 from core.text.wording import counted
@@ -62,7 +62,10 @@ def head_lines(result: BenchResult) -> list[str]:
 def _parameters(given: Mapping[str, object]) -> str:
     """Return how it was measured, in words."""
     words = {
-        "repetitions": "{} repetitions",
+        "since": "against the texts of {}",
+        "pairs": "{} pairs",
+        "rows": "of {} rows each",
+        "repetitions": "{} times",
         "probes": "{} probes",
         "probe_rows": "of {} rows",
         "rate": "{:g} rows/s",
@@ -111,7 +114,7 @@ def _latency_lines(result: BenchResult, glyphs: Glyphs) -> list[str]:
 
 def _latency_cells(latency: Figure, each: Mapping[FigureKind, Figure]) -> tuple[str, ...]:
     spread = latency.spread
-    known = [_seconds(value) for value in (spread.p50, spread.p95, spread.p99)] if spread else ["-"] * 3
+    known = [second_words(value) for value in (spread.p50, spread.p95, spread.p99)] if spread else ["-"] * 3
     arrived = spread.count if spread else 0
     count = f"{arrived} of {arrived + latency.missing}" if latency.missing else str(arrived)
     kinds = (FigureKind.EVENT_LATENCY, *_PATH)
@@ -131,7 +134,7 @@ def _stage_cells(
 
 
 def _value(each: Mapping[FigureKind, Figure], kind: FigureKind) -> str:
-    return _seconds(each[kind].value) if kind in each else "-"
+    return second_words(each[kind].value) if kind in each else "-"
 
 
 def _spread_lines(result: BenchResult, phase: str) -> list[str]:
@@ -164,7 +167,7 @@ def _bars(rows: Sequence[tuple[Figure, object]], glyphs: Glyphs) -> Iterator[str
     for name, spread in known:
         half, whole = (max(1, round(value / longest * BAR)) for value in (spread.p50, spread.p99))
         drawn = glyphs.full * half + glyphs.rest * (whole - half)
-        yield f"  {name:{width}}  {drawn:{BAR}}  {_seconds(spread.p50)}, {_seconds(spread.p99)}"
+        yield f"  {name:{width}}  {drawn:{BAR}}  {second_words(spread.p50)}, {second_words(spread.p99)}"
 
 
 def _rate_lines(result: BenchResult, glyphs: Glyphs) -> list[str]:
@@ -183,8 +186,8 @@ def _rate_cells(result: BenchResult, table: str) -> tuple[str, ...] | None:
     rate = median(sustained) if sustained else None
     spread = f"{spread_of(sustained):.0%}" if len(sustained) > 1 else ""
     why, longest, objective = _reasons(result.trials, table, rate, min(failed) if failed else None)
-    limit = _rate(median(failed)) if failed else f"none up to {_rate(max(t.rate for t in result.trials))}"
-    return (table or "chain", _rate(rate), spread, limit, why, longest, objective)
+    limit = rate_words(median(failed)) if failed else f"none up to {rate_words(max(t.rate for t in result.trials))}"
+    return (table or "chain", rate_words(rate), spread, limit, why, longest, objective)
 
 
 def _reasons(
@@ -207,22 +210,33 @@ def _reasons(
     if not mine:
         return why, "", ""
     longest = max(mine, key=lambda each: each["longest_s"] / each["objective_s"])
-    return why, _seconds(longest["longest_s"]), _seconds(longest["objective_s"])
+    return why, second_words(longest["longest_s"]), second_words(longest["objective_s"])
 
 
 def _trial_lines(result: BenchResult, glyphs: Glyphs) -> Iterator[str]:
-    yield f"rates that were tried, with the longest wait in parts of the objective ({glyphs.full}):"
+    yield f"rates that were tried, and how near to its limit the statement was that was nearest ({glyphs.full}):"
+    yield "the wait in parts of the objective, or the time in batches in parts of the time whose input they read"
     for trial in sorted(result.trials, key=lambda each: (each.repetition, each.rate)):
-        part, table = max((each["longest_s"] / each["objective_s"], each["table"]) for each in trial.statements)
+        part, table = strain(trial)
         drawn = glyphs.full * max(1, round(min(part, 2.0) / 2.0 * BAR))
         verdict = "sustained" if trial.sustained else "not sustained"
         number = f"{trial.repetition}  " if result.repetitions > 1 else ""
-        yield f"  {number}{_rate(trial.rate):>8}  {drawn:{BAR}}  {part:4.0%} {table}, {verdict}"
+        yield f"  {number}{rate_words(trial.rate):>8}  {drawn:{BAR}}  {part:4.0%} {table}, {verdict}"
 
 
-def _rate(value: float | None) -> str:
+def strain(trial: TrialRecord) -> tuple[float, str]:
+    """Return how near the statements came to a limit at a rate, 1 being the limit, and the one that came nearest."""
+    return max(
+        (max(each["longest_s"] / each["objective_s"], each["busy"] / MOST_BUSY), str(each["table"]))
+        for each in trial.statements
+    )
+
+
+def rate_words(value: float | None) -> str:
+    """Format a rate in rows per second; `none` if there is none."""
     return "none" if value is None else f"{short_number(value)}/s"
 
 
-def _seconds(value: float) -> str:
+def second_words(value: float) -> str:
+    """Format a time in seconds."""
     return took(value) or "0 s"
