@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 
+from core.bench.quantiles import quantile
 from core.model.names import TableName
 
 LEAST_KEYS = 10
@@ -110,6 +111,18 @@ class ReplayedLoad:
     def share(self, table: TableName) -> float:
         """Return the part of all rows that a source has."""
         return len(self.samples[table].rows) / sum(len(sample.rows) for sample in self.samples.values())
+
+    def lateness_s(self) -> float:
+        """Return by how much 99 of 100 rows of the samples are at most behind the newest event before them."""
+        behind: list[float] = []
+        for sample in self.samples.values():
+            newest: datetime | None = None
+            for row in sample.rows:
+                event = row.get(sample.event_column)
+                if isinstance(event, datetime):
+                    newest = event if newest is None else max(newest, event)
+                    behind.append((newest - event).total_seconds())
+        return quantile(sorted(behind), 0.99) if behind else 0.0
 
     def counts(self, before: float, upto: float) -> dict[TableName, tuple[int, int]]:
         """Return the first row and the number of rows of each source between two totals of rows over all sources.

@@ -18,6 +18,8 @@ class BenchKind(StrEnum):
     """Nothing: the process only writes the rows of static sides."""
     LATENCY = "latency"
     THROUGHPUT = "throughput"
+    STARTUP = "startup"
+    """The time until every statement has written rows, after a start or a kill."""
     COMPARE = "compare"
     """The time in batches of old and new texts for the same rows, in alternating pairs."""
 
@@ -105,6 +107,11 @@ class BenchRequest:
     """Size to which records are filled up, in bytes; 0 to leave them as they are."""
     place: str = "/"
     """A folder on the disk that is used."""
+    since: float = 0.0
+    """The moment after which first rows are awaited, in epoch seconds."""
+    phase: str = ""
+    """What happened at that moment."""
+    repetition: int = 1
     old: BenchSide | None = None
     """None unless old and new texts are compared."""
 

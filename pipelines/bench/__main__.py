@@ -16,6 +16,7 @@ from core.bench.replayed_load import ReplayedLoad, SourceSample, key_columns
 from core.bench.request import BenchKind, BenchRequest, BenchSource, request_from_json
 from core.model.errors import HeadgateError, UsageError
 from core.model.names import TableName
+from pipelines.bench.first_rows import FirstRows
 from pipelines.bench.load_writer import LoadWriter
 from pipelines.bench.machine import machine_facts
 from pipelines.bench.measurement import RunningBenchmark
@@ -66,7 +67,9 @@ def _seed(request: BenchRequest) -> None:
 def _answers(request: BenchRequest, load: ReplayedLoad) -> Iterator[dict[str, Any]]:
     if request.kind is BenchKind.COMPARE:
         return PairedBenchmark(request, load).answers()
-    writer = LoadWriter(load, {each.table: each for each in request.sources})
+    writer = LoadWriter(load, {each.table: each for each in request.sources}, name=request.phase.replace(" ", "-"))
+    if request.kind is BenchKind.STARTUP:
+        return FirstRows(request, writer).answers()
     return RunningBenchmark(request, writer).answers()
 
 

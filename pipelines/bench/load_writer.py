@@ -20,7 +20,7 @@ TICK_S = 1.0
 """Seconds between two files of a source while load is written."""
 
 LATE_S = 60.0
-"""Longest time by which events of a run may be before its newest one, however long they are in the sample."""
+"""Longest time by which events of a portion may be before its newest one, however long they are in the sample."""
 
 
 CLOSING, CLOSING_ROWS = 10_000_000, 3
@@ -56,7 +56,10 @@ class LoadWriter:
     sources: Mapping[TableName, BenchSource]
     wait: Callable[[float], None] = time.sleep
     clock: Callable[[], float] = time.time
+    name: str = ""
+    """Part of the names of the files, to distinguish them from those of an earlier writer."""
     _total: float = 0.0
+    _lateness_s: float | None = None
     _files: int = 0
     _closings: int = 0
     _row_s: float = field(default=2e-5, init=False)
@@ -64,25 +67,26 @@ class LoadWriter:
 
     def probe(self, rows: int) -> list[Injected]:
         """Show one file for each source, with `rows` rows in all, and return what was injected."""
-        return self.portion(rows, self.clock())
+        return self._show(self._prepared(rows, self.clock(), spread_s=self._spread_s(TICK_S)))
 
-    def portion(self, rows: int, event_s: float) -> list[Injected]:
-        """Show one file for each source, with `rows` rows in all, whose newest event is at `event_s`."""
-        return self._show(self._prepared(rows, event_s, spread_s=LATE_S))
+    def closed_portion(self, rows: int, event_s: float, closing_s: float) -> tuple[list[Injected], list[Injected]]:
+        """Show a portion, and immediately after it a few later rows of each source, so that every watermark follows.
 
-    def closing(self, event_s: float) -> list[Injected]:
-        """Show a few rows for each source, so that every watermark can follow to `event_s`. Their keys are new."""
+        Returns the files of the portion, and those of the later rows, whose keys are new and whose events are at
+        `closing_s`. All are prepared before the first one is shown, so that one batch can read them together.
+        """
         self._closings += 1
         first = CLOSING * self._closings
-        return self._show([self._file(table, first, CLOSING_ROWS, event_s, LATE_S) for table in self.load.tables])
+        portion = self._prepared(rows, event_s, spread_s=LATE_S)
+        closing = [self._file(table, first, CLOSING_ROWS, closing_s, LATE_S) for table in self.load.tables]
+        return self._show(portion), self._show(closing)
 
     def prepare(self, rate: float, seconds: float, *, every_s: float = TICK_S) -> PreparedLoad:
         """Prepare load of `rate` rows per second over all sources for `seconds`."""
         ticks = max(1, round(seconds / every_s))
         began = self.clock()
         begins_at = began + rate * seconds * self._row_s * 1.2 + 0.2
-        # At a high rate, the sample's events of a minute are written within a second.
-        spread_s = min(LATE_S, max(every_s, 10.0))
+        spread_s = self._spread_s(every_s)
         before = self._total
         files = tuple(
             tuple(self._prepared(rate * every_s, begins_at + tick * every_s, spread_s=spread_s))
@@ -105,6 +109,15 @@ class LoadWriter:
         for each in (one for tick in prepared.ticks for one in tick):
             Path(each.hidden).unlink(missing_ok=True)
 
+    def _spread_s(self, every_s: float) -> float:
+        """Return how far apart events of a tick may be: no row may be later than in the sample, or it is dropped.
+
+        At a high rate, the sample's events of a minute are written within a second.
+        """
+        if self._lateness_s is None:
+            self._lateness_s = self.load.lateness_s()
+        return max(every_s, self._lateness_s)
+
     def _prepared(self, rows: float, at: float, *, spread_s: float) -> list[PreparedFile]:
         before, self._total = self._total, self._total + rows
         counts = self.load.counts(before, self._total)
@@ -116,7 +129,7 @@ class LoadWriter:
         column = self.load.samples[table].event_column
         events = sorted(value.timestamp() for row in values if isinstance(value := row.get(column), datetime))
         newest, middle = (events[-1], events[len(events) // 2]) if events else (at, at)
-        hidden = write_rows(self.sources[table], f"load-{self._files:09}", values)
+        hidden = write_rows(self.sources[table], f"load{self.name}-{self._files:09}", values)
         return PreparedFile(table, hidden, newest, middle, count)
 
     def _show(self, prepared: Iterable[PreparedFile]) -> list[Injected]:

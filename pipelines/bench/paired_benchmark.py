@@ -111,9 +111,8 @@ class PairedBenchmark:
         side.refresh()
         before = {table: len(each.batches) for table, each in side.readers.items()}
         began = self.clock()
-        rows = side.writer.portion(self.request.probe_rows, event_s)
-        side.injected += rows
-        side.injected += side.writer.closing(event_s + HOUR_S / 2)
+        rows, closing = side.writer.closed_portion(self.request.probe_rows, event_s, event_s + HOUR_S / 2)
+        side.injected += [*rows, *closing]
         seen, quiet_from = side.batches(), self.clock()
         while self.clock() - quiet_from < QUIET_S or side.unread() or side.waits_for_watermark(rows):
             self.wait(0.1)

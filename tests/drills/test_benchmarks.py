@@ -93,7 +93,7 @@ def test_what_positions_say_is_what_the_rows_say(benched: Benched) -> None:
     statements = deployed_statements(EnvironmentService(place, environ))
     kinds = (("id", "bigint"), ("kind", "string"), ("at", "timestamp"))
     begin = datetime(2026, 1, 1, tzinfo=UTC)
-    rows = tuple({"id": n, "kind": "abx"[n % 3], "at": begin + timedelta(seconds=n / 10)} for n in range(1, 200))
+    rows = tuple({"id": n, "kind": "abx"[n % 3], "at": begin + timedelta(milliseconds=n)} for n in range(1, 200))
     sample = SourceSample(LANDED, kinds, rows, "at")
     source = BenchSource(LANDED, str(benched.folder / "data/landing"), "json", kinds)
     load = ReplayedLoad({LANDED: sample}, frozenset({(LANDED, "id")}))

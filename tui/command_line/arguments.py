@@ -289,7 +289,7 @@ def _integration(parser: CommandParser) -> None:
     parser.add_argument("--pool", metavar="ENV", help="use the running Spark server of this environment")
 
 
-def _benchmark(parser: CommandParser) -> None:
+def _benchmark(parser: CommandParser, *, load: bool = True) -> None:
     _tables(parser, many="*", what="only these tables, with everything upstream (all)")
     parser.add_argument("--product", action="append", default=[], help="only this product; may be repeated")
     parser.add_argument(
@@ -297,11 +297,16 @@ def _benchmark(parser: CommandParser) -> None:
         help="file or folder with rows of a source (its own rows, else made up)",
     )  # fmt: skip
     parser.add_argument("--repeat", type=count, default=1, metavar="N", help="repetitions, to see the spread (1)")
-    parser.add_argument("--record-bytes", type=count, metavar="N", help="size to which records are filled up")
-    parser.add_argument("--window", type=seconds, metavar="S", help="seconds of load (4 triggers, at least 20)")
+    if load:
+        parser.add_argument("--record-bytes", type=count, metavar="N", help="size to which records are filled up")
+        parser.add_argument("--window", type=seconds, metavar="S", help="seconds of load (4 triggers, at least 20)")
     parser.add_argument("--cores", type=count, metavar="N", help="cores of the server (those of the pool)")
     parser.add_argument("--out", metavar="FILE", help="write the result as JSON")
     parser.add_argument("--svg", metavar="FILE", help="write a picture")
+
+
+def bench_startup(parser: CommandParser) -> None:
+    _benchmark(parser, load=False)
 
 
 def bench_latency(parser: CommandParser) -> None:

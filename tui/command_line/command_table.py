@@ -134,6 +134,9 @@ BENCH_SUBCOMMANDS = (
                    "headgate bench throughput fct_revenue\n"
                    "headgate bench throughput --product sales --record-bytes 1000 --out r.json",
                    arguments.bench_throughput),
+    SubcommandSpec("startup", "Measure the time to first rows, from a start and from kills of server and agent.",
+                   "headgate bench startup fct_revenue\nheadgate bench startup --repeat 3 --out startup.json",
+                   arguments.bench_startup),
     SubcommandSpec("compare", "Say what differs beyond noise: two results, or old and new texts.",
                    "headgate bench compare old.json new.json\n"
                    "headgate bench compare --since main\n"

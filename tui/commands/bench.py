@@ -31,11 +31,15 @@ def bench(context: CommandContext) -> int:
             return _measure(context, BenchKind.LATENCY)
         case "throughput":
             return _measure(context, BenchKind.THROUGHPUT)
+        case "startup":
+            return _measure(context, BenchKind.STARTUP)
         case "compare":
             return _compare(context)
         case "show":
             return _show(context, _read(context, context.args.file))
-    raise UsageError("bench needs to know what to measure", remedy="headgate bench latency, throughput or compare")
+    raise UsageError(
+        "bench needs to know what to measure", remedy="headgate bench latency, throughput, compare or startup"
+    )
 
 
 def _show(context: CommandContext, result: BenchResult) -> int:
@@ -113,7 +117,7 @@ def _read(context: CommandContext, path: str) -> BenchResult:
 
 
 def _measure(context: CommandContext, kind: BenchKind) -> int:
-    from tui.services.benchmark_runs import Reports, run_benchmark
+    from tui.services.benchmark_runs import Reports, run_benchmark, run_startup
     from tui.services.benchmarks import choose_tables
 
     args, output, operations = context.args, context.output, context.operations
@@ -126,7 +130,8 @@ def _measure(context: CommandContext, kind: BenchKind) -> int:
         verdict = "sustained" if found["sustained"] else "not sustained"
         output.say(f"  {short_number(found['rate'])} rows/s: {verdict}")
 
-    result = run_benchmark(operations, order, Reports(output.progress, trial, output.say))
+    run = run_startup if kind is BenchKind.STARTUP else run_benchmark
+    result = run(operations, order, Reports(output.progress, trial, output.say))
     output.clear()
     return _show(context, result)
 
@@ -151,6 +156,9 @@ def _order(context: CommandContext, kind: BenchKind, tables: "BenchTables") -> "
     from tui.services.benchmark_runs import BenchOrder
 
     args = context.args
+    if kind is BenchKind.STARTUP:
+        words, given = " ".join(["headgate", "bench", str(kind), *args.tables]), _samples(context, tables)
+        return BenchOrder(kind, tables, words, {"repeat": args.repeat}, samples=given, cores=args.cores)
     settings: dict[str, Any] = {
         "repeat": args.repeat,
         "rate": args.rate,
@@ -217,6 +225,8 @@ def _load_words(order: "BenchOrder") -> str:
     match order.kind:
         case BenchKind.LATENCY:
             return f"about {short_size(settings['rate'] * settings['window_s'] * size)} of load"
+        case BenchKind.STARTUP:
+            return "a few rows a second"
         case BenchKind.COMPARE:
             return f"about {short_size(2 * settings['repeat'] * settings['probe_rows'] * size)} of load"
     each = short_size(10_000 * settings["window_s"] * size)

@@ -1,18 +1,21 @@
 """Runs benchmarks in ephemeral environments, and puts together their results."""
 
+import os
+import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from core.bench.request import BenchKind, BenchRequest, BenchSide
-from core.bench.result import BenchResult, figure_from_json, trial_from_json
+from core.bench.result import BenchResult, Figure, FigureKind, figure_from_json, trial_from_json
 from core.model.errors import HeadgateError, Refused
 from core.model.names import TableName
 from core.project.ephemeral import Teardown
 from core.project.model import Pool
 from core.project_reader.ephemeral_project import TRIGGER
+from tui.agent_client import agent_process
 from tui.agent_client.agent_process import ProgressCallback, WaitProgress
 from tui.project_folder.git_objects import run_git
 from tui.services import benchmarks
@@ -52,6 +55,8 @@ class BenchOrder:
     def expected_s(self, longest_trigger_s: float) -> tuple[float, float]:
         """Return how long it takes at least, and with many statements and long watermarks, in seconds."""
         repeat = int(self.settings["repeat"])
+        if self.kind is BenchKind.STARTUP:
+            return repeat * 1.5 * START_S, repeat * 5 * START_S
         if self.kind is BenchKind.COMPARE:
             return 2 * START_S + repeat * 20.0, 3 * START_S + repeat * 60.0
         window_s = float(self.settings["window_s"])
@@ -120,6 +125,68 @@ def run_comparison(
                 old.refuse_failed()
         pool = new.operations.project().environments[new.record.name].pool
     return _result(operations, order, request, answers, pool, started_at=started_at)
+
+
+START, SERVER_KILLED, AGENT_KILLED = "start", "server killed", "agent killed"
+"""Moments from which `run_startup` measures."""
+
+
+def run_startup(operations: EnvironmentService, order: BenchOrder, reports: Reports) -> BenchResult:
+    """Measure how long statements take until rows, after the start of everything and after kills."""
+    started_at = time.time()
+    found: list[Mapping[str, Any]] = []
+    figures: list[Figure] = []
+    for repetition in range(1, int(order.settings["repeat"]) + 1):
+        began = time.time()
+        with measured_environment(operations, order, reports) as environment:
+            deployed_s = time.time() - began
+            figures.append(Figure(FigureKind.STARTUP, "deployed", "", repetition, deployed_s))
+            found.append(_first_rows(operations, order, environment, reports, (START, began, repetition)))
+            server = environment.server_process()
+            assert server is not None, "it has a server of its own"
+            os.kill(server.pid, signal.SIGKILL)
+            found.append(_first_rows(operations, order, environment, reports, (SERVER_KILLED, time.time(), repetition)))
+            figures.append(_agent_restart(environment, reports, repetition))
+            pool = environment.operations.project().environments[environment.record.name].pool
+    for each in found:
+        figures += map(figure_from_json, each["result"]["figures"])
+    answers = {**found[0], "result": {**found[0]["result"], "figures": [asdict(each) for each in figures]}}
+    request = BenchRequest(order.kind, (), (), **order.settings)
+    return _result(operations, order, request, answers, pool, started_at=started_at)
+
+
+def _first_rows(
+    operations: EnvironmentService,
+    order: BenchOrder,
+    environment: EphemeralEnvironment,
+    reports: Reports,
+    moment: tuple[str, float, int],
+) -> Mapping[str, Any]:
+    phase, since, repetition = moment
+    request = BenchRequest(
+        kind=order.kind,
+        statements=benchmarks.deployed_statements(environment.operations),
+        sources=_sources(operations, order, environment),
+        since=since,
+        phase=phase,
+        repetition=repetition,
+        **order.settings,
+    )
+    answers: dict[str, Any] = {}
+    for answer in _answers(request, environment, reports):
+        answers |= answer
+    return answers
+
+
+def _agent_restart(environment: EphemeralEnvironment, reports: Reports, repetition: int) -> Figure:
+    """Kill the agent, start another one, and return how long it took until that one answered."""
+    place, operations = environment.place, environment.operations
+    agent = agent_process.find_agent_process(place)
+    assert agent is not None, "it runs"
+    began = time.time()
+    os.kill(agent.pid, signal.SIGKILL)
+    agent_process.ensure_running(place, operations.client, operations.environ, progress=reports.progress)
+    return Figure(FigureKind.STARTUP, AGENT_KILLED, "", repetition, time.time() - began)
 
 
 def _result(
@@ -213,6 +280,9 @@ def _parameters(order: BenchOrder, request: BenchRequest, pool: Pool) -> dict[st
     if order.kind is BenchKind.COMPARE:
         known = {"tables": list(order.tables.measured), "since": order.since, "pairs": request.repeat}
         return {**known, "rows": request.probe_rows, "cores": pool.cores, "memory": pool.memory}
+    if order.kind is BenchKind.STARTUP:
+        known = {"tables": list(order.tables.measured), "repetitions": request.repeat}
+        return {**known, "cores": pool.cores, "memory": pool.memory}
     shown = {
         "tables": list(order.tables.measured),
         "repetitions": request.repeat,

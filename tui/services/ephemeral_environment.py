@@ -453,7 +453,8 @@ def abandoned(environ: Mapping[str, str]) -> tuple[EphemeralRecord, ...]:
 def end_abandoned(environ: Mapping[str, str], progress: ProgressCallback) -> tuple[Teardown, ...]:
     """Delete the ephemeral environments that killed processes have left."""
     found = []
-    for record in abandoned(environ):
+    # The newest one first: it may use the server of an older one.
+    for record in reversed(abandoned(environ)):
         folder = Path(ephemeral_root(environ), record.name)
         with suppress(FileNotFoundError), open(folder / LOCK_FILE, "a", encoding="ascii") as lock:
             try:

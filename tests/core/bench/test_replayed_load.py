@@ -103,3 +103,8 @@ def test_the_event_column_is_the_nearest_watermark_or_the_first_timestamp() -> N
     assert event_column(columns, ["ts", "PAID_AT"]) == "paid_at"
     assert event_column(columns, []) == "created"
     assert event_column(columns[:1], ["id"]) == ""
+
+
+def test_lateness_is_that_of_the_sample_in_its_order() -> None:
+    assert load().lateness_s() == 4.0
+    assert ReplayedLoad({PAYMENTS: SAMPLES[PAYMENTS]}, KEYS).lateness_s() == 0.0

@@ -136,6 +136,36 @@ def test_a_result_is_written_read_again_and_drawn(folder: Path, run: Run, capsys
     assert "500 rows/s, sustained: 36% of the limit (a)" in minidom.parse(str(folder / "r.svg")).toxml()
 
 
+STARTUP = result(
+    BenchKind.STARTUP,
+    *(
+        Figure(FigureKind.STARTUP, phase, table, n, value + n)
+        for n in (1, 2, 3)
+        for phase, table, value in (
+            ("deployed", "", 20.0), ("start", "a", 30.0), ("server killed", "a", 15.0), ("agent killed", "", 2.0),
+        )
+    ),
+)  # fmt: skip
+
+
+def test_startups_show_every_moment_with_its_spread(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(benchmark_runs, "run_startup", lambda operations, order, reports: STARTUP)
+    monkeypatch.setattr(ephemeral_environment, "end_abandoned", lambda environ, progress: ())
+    text = said(["bench", "startup", "--repeat", "3", "--svg", "s.svg", "--out", "s.json"], capsys)
+    lines = [" ".join(line.split()) for line in text.splitlines()]
+    for line in (
+        "start until deployed 22 s 9%",
+        "start a 32 s 6%",
+        "kill of the server a 17 s 12%",
+        "kill of the agent until another answers 4.0 s 50%",
+    ):
+        assert line in lines
+    assert "kill of the server" in minidom.parse(str(folder / "s.svg")).toxml()
+    assert result_from_json(json.loads((folder / "s.json").read_text())) == STARTUP
+
+
 def sides(slower: float, pairs: int = 6) -> BenchResult:
     values = [1.0, 1.1, 0.9, 1.05, 0.95, 1.0, 1.02, 0.98]
     old = [Figure(FigureKind.WORK, "old", "a", n, values[n % 8]) for n in range(1, pairs + 1)]

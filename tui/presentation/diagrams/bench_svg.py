@@ -3,11 +3,12 @@
 import math
 from collections.abc import Iterator
 from itertools import pairwise
+from statistics import median
 
 from core.bench.request import BenchKind
 from core.bench.result import BenchResult, Figure, FigureKind, TrialRecord
 from tui.presentation.diagrams.lineage_svg import CHAR, LINE, SMALL, safe, svg_document
-from tui.presentation.reports.bench_results import PHASES, head_lines, latency_rows, strain
+from tui.presentation.reports.bench_results import MOMENTS, PHASES, head_lines, latency_rows, startup_values, strain
 from tui.presentation.styling.value_formatting import short_number, took
 
 ROW, THICK, WIDE, TALL = 22.0, 13.0, 520.0, 260.0
@@ -21,7 +22,7 @@ _STAGES = (
 
 def bench_svg(result: BenchResult) -> str:
     """Return a picture of a result."""
-    draw = _latency if result.kind == BenchKind.LATENCY else _rates
+    draw = {BenchKind.LATENCY: _latency, BenchKind.STARTUP: _startup}.get(BenchKind(result.kind), _rates)
     drawing, width, height, legend = draw(result)
     heads = head_lines(result)
     below = [_text(0, 46 + height + LINE * (number + 2), line, "small dim") for number, line in enumerate(heads[1:])]
@@ -74,6 +75,28 @@ def _bar(latency: Figure, each: dict[FigureKind, Figure], left: float, y: float,
     for at in (end, tail):
         yield f'<path class="value" d="M{at:.1f} {y + 2:.1f}V{y + THICK - 2:.1f}"/>'
     yield _text(tail + 6, y + 10, f"{took(spread.p50)}, {took(spread.p99)}", "small dim")
+
+
+def _startup(result: BenchResult) -> tuple[list[str], float, float, list[str]]:
+    found = [(words, rows) for phase, words in MOMENTS.items() if (rows := startup_values(result, phase))]
+    longest = max(median(values) for _, rows in found for _, values in rows)
+    names = max(len(table) for _, rows in found for table, _ in rows) * SMALL + 12
+    lines, y = [], 0.0
+    for words, rows in found:
+        lines.append(_text(0, y + 12, words, "head"))
+        y += ROW
+        for table, values in rows:
+            middle = median(values)
+            lines.append(f'<text class="small" x="0" y="{y + 10:.1f}">{safe(table)}</text>')
+            lines.append(
+                f'<rect class="tip-value" x="{names:.1f}" y="{y:.1f}" width="{middle * WIDE / longest:.1f}" '
+                f'height="{THICK}"/>'
+            )
+            lines.append(_text(names + middle * WIDE / longest + 6, y + 10, took(middle), "small dim"))
+            y += ROW
+        y += 6
+    lines += _axis(names, y, longest, WIDE / longest)
+    return lines, names + WIDE + 110, y + 20, []
 
 
 def _axis(left: float, y: float, longest: float, scale: float) -> Iterator[str]:

@@ -32,6 +32,16 @@ _RATES_MEAN = (
     "the objective, and batches took no longer than the input arrived that they read. LONGEST WAIT: at that rate.",
 )
 _WHY = {Keeping.BEHIND: "behind its objective", Keeping.RISING: "lag rises"}
+MOMENTS = {
+    "deployed": "start until deployed",
+    "start": "start",
+    "server killed": "kill of the server",
+    "agent killed": "kill of the agent until another answers",
+}
+_STARTUP_MEANS = (
+    "Everything starts from nothing: agent, server, plan, statements. Rows arrive from the first moment on; those of",
+    "statements that wait for a watermark come later by its delay and window.",
+)
 _ENDS = {
     Ended.NO_ROWS: "wrote no rows",
     Ended.WATERMARK: "waited for the watermark to the end",
@@ -41,7 +51,10 @@ _ENDS = {
 
 def result_lines(result: BenchResult, glyphs: Glyphs) -> list[str]:
     """Return a result as a table with an explanation of its columns, and as bars."""
-    body = _latency_lines(result, glyphs) if result.kind == BenchKind.LATENCY else _rate_lines(result, glyphs)
+    draw = {BenchKind.LATENCY: _latency_lines, BenchKind.STARTUP: _startup_lines}.get(
+        BenchKind(result.kind), _rate_lines
+    )
+    body = draw(result, glyphs)
     return [*head_lines(result), "", *body, *(f"note: {each}" for each in result.notes)]
 
 
@@ -168,6 +181,25 @@ def _bars(rows: Sequence[tuple[Figure, object]], glyphs: Glyphs) -> Iterator[str
         half, whole = (max(1, round(value / longest * BAR)) for value in (spread.p50, spread.p99))
         drawn = glyphs.full * half + glyphs.rest * (whole - half)
         yield f"  {name:{width}}  {drawn:{BAR}}  {second_words(spread.p50)}, {second_words(spread.p99)}"
+
+
+def startup_values(result: BenchResult, phase: str) -> list[tuple[str, list[float]]]:
+    """Return the times of a phase by table, of every repetition; the time of no single table has an empty name."""
+    names = by_name(result.figures)
+    return [(table, [each.value for each in found]) for (_, of, table, _), found in names.items() if of == phase]
+
+
+def _startup_lines(result: BenchResult, glyphs: Glyphs) -> list[str]:
+    rows = [
+        (words, table, second_words(median(values)), f"{spread_of(values):.0%}" if len(values) > 1 else "")
+        for phase, words in MOMENTS.items()
+        for table, values in startup_values(result, phase)
+    ]
+    table = format_table(("FROM", "UNTIL ROWS IN", "MEDIAN", "SPREAD"), rows, right=("MEDIAN", "SPREAD"))
+    longest = max(median(values) for phase in MOMENTS for _, values in startup_values(result, phase))
+    bars = [f"  {second_words(median(v)):>7}  {glyphs.full * max(1, round(median(v) / longest * BAR)):{BAR}}  {t or w}"
+            for p, w in MOMENTS.items() for t, v in startup_values(result, p)]  # fmt: skip
+    return [*table, "", *_STARTUP_MEANS, "", *bars, ""]
 
 
 def _rate_lines(result: BenchResult, glyphs: Glyphs) -> list[str]:

@@ -1,0 +1,133 @@
+"""A benchmark of two simulated statements, with a clock that only moves when the benchmark waits."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from core.bench.batch_trace import Batch, Injected
+from core.bench.replayed_load import ReplayedLoad, SourceSample
+from core.bench.request import BenchKind, BenchRequest, BenchSource, BenchStatement
+from core.model.names import TableName
+from pipelines.bench import measurement
+from pipelines.bench.load_writer import LoadWriter, PreparedFile
+from pipelines.bench.measurement import RunningBenchmark
+
+SOURCE, A, B = TableName("source"), TableName("a"), TableName("b")
+TRIGGER_S = 2.0
+CAPACITY = {A: 5000.0, B: 1000.0}
+"""Rows per second that the batches of a statement process, in addition to a fixed time of 0.2 s."""
+
+
+@dataclass
+class World:
+    """The clock, and the files that are visible, with their rows."""
+
+    now: float = 1e9
+    files: dict[str, dict[str, tuple[float, int]]] = field(default_factory=dict)
+
+    def wait(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@dataclass
+class Simulated:
+    """A statement that begins a batch at its trigger, if there is input, and writes one file for each batch."""
+
+    statement: BenchStatement
+    world: World
+    batches: list[Batch] = field(default_factory=list)
+    read: set[str] = field(default_factory=set)
+    free_at: float = 0.0
+
+    def refresh(self) -> bool:
+        changed = False
+        table, ((source, _, _),) = self.statement.table, self.statement.sources
+        self.free_at = self.free_at or self.world.now
+        while True:
+            there = self.world.files.get(source, {})
+            start = self.free_at
+            mine = {each: rows for each, (at, rows) in there.items() if each not in self.read and at <= start}
+            took_s = 0.2 + sum(mine.values()) / CAPACITY[table]
+            if start + (took_s if mine else TRIGGER_S) > self.world.now:
+                return changed
+            if mine:
+                number, changed = len(self.batches), True
+                self.read |= mine.keys()
+                written = f"{table}{number}"
+                self.world.files.setdefault(table, {})[written] = (start + took_s, sum(mine.values()))
+                inputs = (frozenset(mine),)
+                self.batches.append(Batch(number, start, start + took_s, inputs, frozenset([written])))
+            self.free_at = max(start + took_s if mine else 0.0, start + TRIGGER_S)
+
+
+@dataclass(slots=True)
+class Unwritten(LoadWriter):
+    """Load of which no file is written."""
+
+    world: World = field(default_factory=World)
+
+    def _file(self, table: TableName, first: int, count: int, at: float, spread_s: float) -> PreparedFile:
+        return PreparedFile(table, f"{first}", at, at, count)
+
+    def _show(self, prepared: Any) -> list[Injected]:
+        for each in prepared:
+            self.world.files.setdefault(SOURCE, {})[each.hidden] = (self.world.now, each.rows)
+        return [Injected(each.source, each.hidden, self.world.now, each.event_s, each.event_s) for each in prepared]
+
+    def discard(self, prepared: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    made = World()
+    monkeypatch.setattr(measurement, "BatchReader", lambda statement: Simulated(statement, made))
+    return made
+
+
+def answers(world: World, kind: BenchKind, **settings: Any) -> Iterator[dict[str, Any]]:
+    statements = tuple(
+        BenchStatement(table, "", "parquet", "", ((source, "", "json"),), TRIGGER_S, 60.0)
+        for table, source in ((A, SOURCE), (B, A))
+    )
+    source = BenchSource(SOURCE, "", "json", (("id", "bigint"),))
+    load = ReplayedLoad({SOURCE: SourceSample(SOURCE, source.columns, ({"id": 1},))}, frozenset())
+    writer = Unwritten(load, {SOURCE: source}, world.wait, lambda: world.now, world=world)
+    request = BenchRequest(kind, statements, (source,), **settings)
+    return RunningBenchmark(request, writer, clock=lambda: world.now, wait=world.wait).answers()
+
+
+def test_the_search_finds_the_capacity_of_the_slowest_statement(world: World) -> None:
+    (result,) = [
+        each["result"]
+        for each in answers(world, BenchKind.THROUGHPUT, rate=100.0, window_s=30.0, precision=1.1)
+        if "result" in each
+    ]
+    rates = {(str(each["kind"]), each["table"]): each["value"] for each in result["figures"]}
+    assert 800 <= rates["rate", ""] < rates["failed rate", ""] <= 1250
+    assert rates["rate", "b"] == rates["rate", ""]
+    assert rates["rate", "a"] > rates["rate", "b"]
+    assert ("failed rate", "a") not in rates
+
+
+def test_latencies_are_those_of_the_simulated_batches(world: World) -> None:
+    (result,) = [
+        each["result"]
+        for each in answers(world, BenchKind.LATENCY, probes=8, probe_rows=10, rate=50.0, window_s=10.0, repeat=2)
+        if "result" in each
+    ]
+    figures = {
+        (str(each["kind"]), each["phase"], each["table"], each["repetition"]): each for each in result["figures"]
+    }
+    for phase, count in (("idle", 8), ("load", 10)):
+        for repetition in (1, 2):
+            for table, most_s in (("a", 2.3), ("b", 4.6)):
+                latency = figures["latency", phase, table, repetition]
+                assert latency["spread"]["count"] == count
+                assert 0.2 <= latency["spread"]["least"] <= latency["spread"]["most"] <= most_s
+            batch = figures["batch", phase, "b", repetition]["value"]
+            assert batch == pytest.approx(0.2, abs=0.2)
+    assert result["stages"] == [(A, SOURCE), (B, A)]
+    assert result["notes"] == []
