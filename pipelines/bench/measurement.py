@@ -86,13 +86,15 @@ class RunningBenchmark:
             yield _doing("warming up", f"{counted(len(waiting), 'statement')} left")
             self.injected += self.writer.probe(self.request.probe_rows)
             self._pass(every_s)
-            if patience.over():
+            if patience.over({table: _with_input(self.readers[table]) for table in waiting}):
                 silent = [table for table in waiting if not _with_input(self.readers[table])]
-                if silent:
+                if len(silent) == len(self.readers):
                     raise HeadgateError(
-                        f"{silent[0]} has not processed any input for {SILENT_S:.0f} s",
-                        remedy="the sample's rows may not reach it: --sample FILE names another one",
+                        f"no statement has processed any input for {SILENT_S:.0f} s",
+                        remedy="headgate up, then headgate logs pool, show whether statements start in this project",
                     )
+                if silent:
+                    self.notes.append(f"no row of the sample reached {', '.join(silent)}")
                 return
 
     def _latency(self, repetition: int) -> Iterator[Answer]:
@@ -297,9 +299,8 @@ class _Patience:
         self._seen: object = None
         self._since = of.clock()
 
-    def over(self, left: int = 0) -> bool:
-        """Return True if neither what is left nor the batches with input have changed for too long."""
-        seen = (left, sum(map(_with_input, self._of.readers.values())) if not left else 0)
+    def over(self, seen: object) -> bool:
+        """Return True if `seen` has not changed for too long."""
         if seen != self._seen:
             self._seen, self._since = seen, self._of.clock()
         return self._of.clock() - self._since > SILENT_S

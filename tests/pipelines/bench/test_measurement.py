@@ -9,6 +9,7 @@ import pytest
 from core.bench.batch_trace import Batch, Injected
 from core.bench.replayed_load import ReplayedLoad, SourceSample
 from core.bench.request import BenchKind, BenchRequest, BenchSource, BenchStatement
+from core.model.errors import HeadgateError
 from core.model.names import TableName
 from pipelines.bench import measurement
 from pipelines.bench.load_writer import LoadWriter, PreparedFile
@@ -26,6 +27,8 @@ class World:
 
     now: float = 1e9
     files: dict[str, dict[str, tuple[float, int]]] = field(default_factory=dict)
+    filtered: set[TableName] = field(default_factory=set)
+    """Statements that process nothing."""
 
     def wait(self, seconds: float) -> None:
         self.now += seconds
@@ -45,7 +48,7 @@ class Simulated:
         changed = False
         table, ((source, _, _),) = self.statement.table, self.statement.sources
         self.free_at = self.free_at or self.world.now
-        while True:
+        while table not in self.world.filtered:
             there = self.world.files.get(source, {})
             start = self.free_at
             mine = {each: rows for each, (at, rows) in there.items() if each not in self.read and at <= start}
@@ -60,6 +63,7 @@ class Simulated:
                 inputs = (frozenset(mine),)
                 self.batches.append(Batch(number, start, start + took_s, inputs, frozenset([written])))
             self.free_at = max(start + took_s if mine else 0.0, start + TRIGGER_S)
+        return changed
 
 
 @dataclass(slots=True)
@@ -131,3 +135,13 @@ def test_latencies_are_those_of_the_simulated_batches(world: World) -> None:
             assert batch == pytest.approx(0.2, abs=0.2)
     assert result["stages"] == [(A, SOURCE), (B, A)]
     assert result["notes"] == []
+
+
+def test_a_statement_that_no_row_reaches_is_noted_and_all_silent_ones_are_an_error(world: World) -> None:
+    world.filtered.add(B)
+    (result,) = [each["result"] for each in answers(world, BenchKind.LATENCY, probes=2) if "result" in each]
+    assert result["notes"][0] == "no row of the sample reached b"
+    assert {each["table"] for each in result["figures"] if each["spread"]} == {A}
+    world.filtered.add(A)
+    with pytest.raises(HeadgateError, match="no statement has processed any input"):
+        list(answers(world, BenchKind.LATENCY))

@@ -159,7 +159,7 @@ def test_startups_show_every_moment_with_its_spread(
         "start until deployed 22 s 9%",
         "start a 32 s 6%",
         "kill of the server a 17 s 12%",
-        "kill of the agent until another answers 4.0 s 50%",
+        "kill of the agent until another has the server 4.0 s 50%",
     ):
         assert line in lines
     assert "kill of the server" in minidom.parse(str(folder / "s.svg")).toxml()

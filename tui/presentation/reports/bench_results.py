@@ -36,7 +36,7 @@ MOMENTS = {
     "deployed": "start until deployed",
     "start": "start",
     "server killed": "kill of the server",
-    "agent killed": "kill of the agent until another answers",
+    "agent killed": "kill of the agent until another has the server",
 }
 _STARTUP_MEANS = (
     "Everything starts from nothing: agent, server, plan, statements. Rows arrive from the first moment on; those of",
@@ -87,7 +87,8 @@ def _parameters(given: Mapping[str, object]) -> str:
         "cores": "server with {} cores",
         "memory": "and {} memory",
     }
-    return ", ".join(text.format(given[name]) for name, text in words.items() if given.get(name))
+    known = {name: value for name, value in given.items() if value and (name, value) != ("repetitions", 1)}
+    return ", ".join(text.format(known[name]) for name, text in words.items() if name in known)
 
 
 def latency_rows(result: BenchResult, phase: str) -> list[tuple[Figure, dict[FigureKind, Figure]]]:
@@ -196,9 +197,16 @@ def _startup_lines(result: BenchResult, glyphs: Glyphs) -> list[str]:
         for table, values in startup_values(result, phase)
     ]
     table = format_table(("FROM", "UNTIL ROWS IN", "MEDIAN", "SPREAD"), rows, right=("MEDIAN", "SPREAD"))
-    longest = max(median(values) for phase in MOMENTS for _, values in startup_values(result, phase))
-    bars = [f"  {second_words(median(v)):>7}  {glyphs.full * max(1, round(median(v) / longest * BAR)):{BAR}}  {t or w}"
-            for p, w in MOMENTS.items() for t, v in startup_values(result, p)]  # fmt: skip
+    known = [
+        (f"{words}: {table}" if table else words, median(values))
+        for phase, words in MOMENTS.items()
+        for table, values in startup_values(result, phase)
+    ]
+    longest = max(value for _, value in known)
+    bars = [
+        f"  {second_words(value):>7}  {glyphs.full * max(1, round(value / longest * BAR)):{BAR}}  {name}"
+        for name, value in known
+    ]
     return [*table, "", *_STARTUP_MEANS, "", *bars, ""]
 
 
