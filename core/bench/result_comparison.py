@@ -16,7 +16,7 @@ COMPARED = (FigureKind.LATENCY, FigureKind.RATE, FigureKind.WORK, FigureKind.STA
 _ABOUT_MACHINE = ("cores", "memory", "processor", "java", "spark", "disk_kind")
 
 
-class Change(StrEnum):
+class FigureChange(StrEnum):
     """What a comparison of a figure says."""
 
     BETTER = "better"
@@ -37,15 +37,17 @@ class FigureComparison:
     comparison: Comparison
 
     @property
-    def change(self) -> Change:
+    def change(self) -> FigureChange:
         """Whether the new side is better or worse."""
         match self.comparison.verdict:
             case Verdict.TOO_FEW:
-                return Change.TOO_FEW
+                return FigureChange.TOO_FEW
             case Verdict.NOT_SHOWN:
-                return Change.NOT_SHOWN
+                return FigureChange.NOT_SHOWN
         more_is_better = better_of(self.kind) is Better.HIGHER
-        return Change.BETTER if (self.comparison.verdict is Verdict.MORE) == more_is_better else Change.WORSE
+        return (
+            FigureChange.BETTER if (self.comparison.verdict is Verdict.MORE) == more_is_better else FigureChange.WORSE
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,7 +59,7 @@ def _show(context: CommandContext, result: BenchResult) -> int:
 
 def _compare(context: CommandContext) -> int:
     """Compare two results, or measure old and new texts in pairs. Returns 1 if something is worse."""
-    from core.bench.result_comparison import Change, compare_results, compare_sides, other_conditions
+    from core.bench.result_comparison import FigureChange, compare_results, compare_sides, other_conditions
     from tui.presentation.reports.bench_comparison import comparison_lines, comparison_markdown
 
     args, output = context.args, context.output
@@ -80,7 +80,7 @@ def _compare(context: CommandContext) -> int:
     lines = comparison_markdown(found, conditions, new) if args.markdown else comparison_lines(found, conditions)
     listed = [{**asdict(each), "change": str(each.change)} for each in found]
     output.answer({"format": "headgate/bench-comparison", "figures": listed}, lines=lines)
-    return int(any(each.change is Change.WORSE for each in found))
+    return int(any(each.change is FigureChange.WORSE for each in found))
 
 
 def _measured_since(context: CommandContext) -> BenchResult:

@@ -8,8 +8,8 @@ from core.bench.result import BenchResult, Figure, FigureKind
 from core.bench.result_comparison import (
     NEW,
     OLD,
-    Change,
     Condition,
+    FigureChange,
     compare_results,
     compare_sides,
     other_conditions,
@@ -38,14 +38,14 @@ BASE = [1.0, 1.1, 0.9, 1.05, 0.95, 1.0]
 
 def test_a_statement_that_takes_twice_as_long_is_worse_and_another_is_not() -> None:
     found = compare_sides(paired(slow=(BASE, [2.0, 2.2, 1.9, 2.1, 1.8, 2.0]), same=(BASE, BASE[::-1])))
-    assert {each.table: each.change for each in found} == {"slow": Change.WORSE, "same": Change.NOT_SHOWN}
+    assert {each.table: each.change for each in found} == {"slow": FigureChange.WORSE, "same": FigureChange.NOT_SHOWN}
     assert all(each.comparison.paired and each.comparison.count == 6 for each in found)
 
 
 def test_pairs_are_matched_by_their_number_and_not_by_their_order() -> None:
     body = paired(a=([1.0, 2.0, 4.0, 8.0], [1.1, 2.2, 4.4, 8.8]))
     (found,) = compare_sides(replace(body, figures=body.figures[::-1]))
-    assert found.change is Change.WORSE
+    assert found.change is FigureChange.WORSE
     assert found.comparison.ratio == pytest.approx(1.1)
 
 
@@ -55,8 +55,8 @@ def test_a_higher_rate_is_better() -> None:
         for by in (100, 200)
     )
     (found,) = compare_results(old, new)
-    assert found.change is Change.BETTER
-    assert compare_results(new, old)[0].change is Change.WORSE
+    assert found.change is FigureChange.BETTER
+    assert compare_results(new, old)[0].change is FigureChange.WORSE
 
 
 def test_figures_of_one_side_alone_and_stages_are_left_out() -> None:
@@ -87,7 +87,7 @@ def test_of_a_hundred_comparisons_without_a_difference_at_most_some_five_show_on
 
     def alarms(tables: int) -> float:
         runs = [compare_sides(paired(**{f"t{n}": (noise(), noise()) for n in range(tables)})) for _ in range(300)]
-        return sum(any(each.change is not Change.NOT_SHOWN for each in found) for found in runs) / len(runs)
+        return sum(any(each.change is not FigureChange.NOT_SHOWN for each in found) for found in runs) / len(runs)
 
     assert 0.02 < alarms(1) < 0.08
     assert alarms(10) < 0.08

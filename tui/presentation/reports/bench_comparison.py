@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from core.bench.paired_comparison import CONFIDENCE, LEAST_PAIRS
 from core.bench.result import BenchResult, Better, FigureKind, better_of
-from core.bench.result_comparison import Change, Condition, FigureComparison
+from core.bench.result_comparison import Condition, FigureChange, FigureComparison
 from core.text.wording import counted
 from tui.presentation.reports.bench_results import rate_words, second_words
 from tui.presentation.styling.table_layout import format_table
@@ -52,14 +52,14 @@ def summary(found: Iterable[FigureComparison]) -> str:
     """Return in one sentence what is worse, what is better, and what could be hidden."""
     listed = tuple(found)
     parts = []
-    for change, words in ((Change.WORSE, "worse"), (Change.BETTER, "better")):
+    for change, words in ((FigureChange.WORSE, "worse"), (FigureChange.BETTER, "better")):
         names = [f"{_name(each)} ({_percent(each.comparison.ratio)})" for each in listed if each.change is change]
         if names:
             parts.append(f"{words}: {', '.join(names)}")
-    if all(each.change is Change.TOO_FEW for each in listed):
+    if all(each.change is FigureChange.TOO_FEW for each in listed):
         return f"nothing can be concluded from fewer than {LEAST_PAIRS} repetitions of each side"
     if not parts:
-        most = max(each.comparison.largest_hidden for each in listed if each.change is Change.NOT_SHOWN)
+        most = max(each.comparison.largest_hidden for each in listed if each.change is FigureChange.NOT_SHOWN)
         count = min(each.comparison.count for each in listed)
         what = counted(count, "pair" if listed[0].comparison.paired else "repetition")
         return f"no difference that {what} can show; one of up to {most:.0%} could be hidden"
@@ -74,11 +74,12 @@ def _cells(each: FigureComparison) -> tuple[str, ...]:
     compared = each.comparison
     words = rate_words if better_of(each.kind) is Better.HIGHER else second_words
     figure = _FIGURES.get(each.kind, str(each.kind))
-    known = each.change is not Change.TOO_FEW
+    known = each.change is not FigureChange.TOO_FEW
     interval = f"{_percent(compared.low)} to {_percent(compared.high)}" if known else "unknown"
     verdict = str(each.change)
-    if each.change is Change.NOT_SHOWN:
-        verdict = f"no difference that {compared.count} can show, less than {compared.largest_hidden:.0%}"
+    if each.change is FigureChange.NOT_SHOWN:
+        what = counted(compared.count, "pair" if compared.paired else "repetition")
+        verdict = f"no difference that {what} can show, less than {compared.largest_hidden:.0%}"
     return (
         each.table or "chain",
         " ".join(filter(None, (figure, each.phase, f"from {each.source}" if each.source else ""))),
