@@ -388,6 +388,11 @@ class BrokenTable:
     manifest: str = ""
     """Path of the YAML manifest that declares the statement; empty if its folder declares it."""
 
+    @property
+    def case_folder(self) -> str:
+        """The folder whose folder `tests` contains the table's test cases."""
+        return self.manifest.rpartition(".")[0] or self.folder
+
 
 @dataclass(frozen=True, slots=True)
 class Project:

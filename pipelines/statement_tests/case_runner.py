@@ -112,7 +112,7 @@ class CaseRunner:
             result = failed.result
         except call_deadlines.MissedDeadline:
             self._stop()
-            summary = f"it did not end within {seconds:.0f} s"
+            summary = f"it did not end within {seconds:.0f} s: --timeout S allows more"
             result = CaseResult("", "", "", CaseOutcome.ERROR, summary)
         except Busy as error:
             result = CaseResult("", "", "", CaseOutcome.ERROR, error.sentence)

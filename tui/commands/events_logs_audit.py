@@ -67,7 +67,11 @@ def _job_log(context: CommandContext) -> str:
         raise UsageError(f"{asked} has never been deployed here", remedy="headgate ls lists the tables")
     jobs = [each for each in found if each.in_python]
     if not jobs:
-        raise UsageError(f"{asked} is not a job in Python", remedy="headgate logs agent shows the log of the agent")
+        deployed = ", ".join(f"v{each.version}" for each in found)
+        raise UsageError(
+            f"what is deployed of {asked} is not a job in Python: {deployed}",
+            remedy=f"headgate history {table} shows its failures",
+        )
     paths = [f"{context.place.where.job_logs}/{query_name(table, each.version)}.log" for each in jobs]
     written = [path for path in paths if os.path.exists(path)]
     if not written:

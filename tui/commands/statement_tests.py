@@ -17,7 +17,7 @@ from tui.services.statement_tests import PlannedUpgrade, SelectedCases
 
 
 def test(context: CommandContext) -> int:
-    """Run test cases or, with `test init TABLE`, write a first one. Returns 1 if a case fails."""
+    """Run test cases or, with `test init TABLE`, write a first one. Returns 1 if one fails, 2 if one cannot run."""
     args = context.args
     if args.integration:
         from tui.commands import integration_tests
@@ -77,6 +77,8 @@ def _run(context: CommandContext, selected: SelectedCases, upgrade: PlannedUpgra
                 output.print(case_lines(result, words))
     if not output.as_json and (left_out := left_out_words(selected.project)):
         output.say(left_out)
+    if not output.as_json and selected.not_run:
+        output.say(f"not run, because of errors in files: the test cases of {', '.join(selected.not_run)}")
     if upgrade and (became := statement_tests.report_failed_upgrades(context.operations, selected, upgrade, results)):
         output.say(became)
     took = time.monotonic() - began
@@ -84,16 +86,17 @@ def _run(context: CommandContext, selected: SelectedCases, upgrade: PlannedUpgra
     if output.as_json:
         context.document(
             "headgate/tests",
-            passed=not bad,
+            passed=not (bad or selected.not_run),
             took_s=round(took, 1),
             cases=told,
             left_out=left_out_as_json(selected.project),
+            not_run=list(selected.not_run),
         )
     elif results:
         output.say(cases_summary(results, took))
     else:
         output.say("nothing to run: no table with a case differs from its old text")
-    return 1 if bad else 0
+    return 1 if bad else 2 if selected.not_run else 0
 
 
 def _init(context: CommandContext) -> int:

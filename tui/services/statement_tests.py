@@ -20,7 +20,7 @@ from core.model.names import TableName
 from core.model.problems import Problem, Severity
 from core.model.table_formats import table_format
 from core.project.manifest_head import MANIFEST_PATH, PLACES
-from core.project.model import Project, Table
+from core.project.model import BrokenTable, Project, Table
 from core.project.revision import RevisionTexts, revision_hash
 from core.project_reader.paths import is_jar, jar_path, table_folder
 from core.project_reader.revision_reader import read_revision, revision_of
@@ -62,6 +62,8 @@ class SelectedCases:
     project: Project
     functions: FunctionCases = field(default_factory=FunctionCases)
     """The cases of functions, which are among `cases`, with the generated tables that run them."""
+    not_run: tuple[TableName, ...] = ()
+    """The tables that were left out although they have test cases, sorted by name."""
 
     @property
     def tables(self) -> Mapping[TableName, Table]:
@@ -120,7 +122,21 @@ def select_cases(operations: EnvironmentService, words: Iterable[str], products:
         tests={**tests, **functions.tests},
         project=declared.project,
         functions=functions,
+        not_run=() if words else _left_out_with_cases(operations, declared, unsound, products),
     )
+
+
+def _left_out_with_cases(
+    operations: EnvironmentService, declared: ProjectDeclaration, unsound: set[str], products: tuple[str, ...]
+) -> tuple[TableName, ...]:
+    """Return the tables, of all products or of some, that have test cases but errors in files that they need."""
+    left_out: list[Table | BrokenTable] = [*declared.project.broken.values()]
+    left_out += (table for table in declared.project.tables.values() if table.folder in unsound)
+    folder = operations.place.folder
+    return tuple(sorted(
+        table.name for table in left_out
+        if not (products and table.product not in products) and read_test_files(folder, (table.case_folder,))
+    ))  # fmt: skip
 
 
 def _function_cases(

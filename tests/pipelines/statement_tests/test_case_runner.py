@@ -160,7 +160,7 @@ def test_refused_and_endless_cases_do_not_affect_the_next_one(own_session: Sessi
         "id BIGINT, kind STRING",
     )
     found = runner(own_session, tmp_path, declared, case_s=5).run(case_of(text, declared))
-    assert (found.outcome, found.summary) == (CaseOutcome.ERROR, "it did not end within 5 s")
+    assert (found.outcome, found.summary) == (CaseOutcome.ERROR, "it did not end within 5 s: --timeout S allows more")
     declared = tables("SELECT id, kind FROM STREAM landed", "id BIGINT, kind STRING")
     assert runner(own_session, tmp_path, declared).run(case_of(text, declared)).outcome is CaseOutcome.PASSED
 
@@ -308,7 +308,7 @@ def test_each_fault_of_a_job_is_one_sentence_and_the_next_case_runs(own_session:
         )
     declared = job_tables("import time\n\ndef a(landed):\n    time.sleep(999)\n")
     found = runner(own_session, tmp_path, declared, case_s=5).run(case_of(ONE_ROW, declared))
-    assert (found.outcome, found.summary) == (CaseOutcome.ERROR, "it did not end within 5 s")
+    assert (found.outcome, found.summary) == (CaseOutcome.ERROR, "it did not end within 5 s: --timeout S allows more")
     declared = job_tables(JOB.format(kind="F.upper('kind')"))
     assert runner(own_session, tmp_path, declared).run(case_of(ONE_ROW, declared)).outcome is CaseOutcome.PASSED
 

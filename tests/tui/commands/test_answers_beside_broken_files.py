@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 from command_line import written
 
+from core.statement_tests.request import CaseOutcome, CaseResult
 from tui.command_line import exit_codes
+from tui.services import statement_tests
 
 DML = "pipelines/facts/p/b/sql-scripts/dml.b.sql"
 LEFT_OUT = {"tables": ["c"], "problems": 1}
@@ -128,3 +130,22 @@ def test_tests_of_the_sound_tables_are_selected(broken: Path, capsys: pytest.Cap
     assert "ddl.b.sql" in capsys.readouterr().err
     assert exit_codes.run_command_line(["test", "c"]) == 2
     assert "files of b are needed for the answer" in capsys.readouterr().err
+
+
+def test_a_command_whose_cases_cannot_all_run_does_not_succeed(
+    broken: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = "given: {a: [{id: 1}]}\nexpect: [{id: 1}]\n"
+    for folder in ("facts/p/b", "facts/q/c"):
+        (broken / f"pipelines/{folder}/tests").mkdir()
+        (broken / f"pipelines/{folder}/tests/one.yml").write_text(case)
+    passed = CaseResult("pipelines/facts/p/b/tests/one.yml", "b", "one", CaseOutcome.PASSED, "1 row")
+    answer = {"result": passed.as_json()}
+    monkeypatch.setattr(statement_tests, "run_child", lambda *_, **__: (each for each in [answer]))
+    assert exit_codes.run_command_line(["test"]) == 2
+    said = capsys.readouterr()
+    assert "1 case: 1 passed" in said.err and "the test cases of c" in said.err
+    assert exit_codes.run_command_line(["test", "b"]) == 0
+    assert exit_codes.run_command_line(["test", "--product", "p"]) == 0
+    (broken / "pipelines/facts/q/c/tests/one.yml").unlink()
+    assert exit_codes.run_command_line(["test"]) == 0

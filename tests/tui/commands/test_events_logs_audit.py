@@ -61,7 +61,7 @@ def test_the_log_of_a_job_is_that_of_the_version_named_or_built_last(
         os.utime(folder / f"a@v{version}.log", (at, at))
     assert said("logs --job a", capsys, 0) == "built v1\n\\x1b[31mred\n"
     assert said("logs --job a@v2 -n 2", capsys, 0).startswith("built v2\n")
-    assert "b is not a job in Python\n  headgate logs agent" in said("logs --job b", capsys, 2)
+    assert "what is deployed of b is not a job in Python: v1\n  headgate history b" in said("logs --job b", capsys, 2)
     assert "nowhere has never been deployed here" in said("logs --job nowhere", capsys, 2)
     assert "a@v3 has never been deployed here" in said("logs --job a@v3", capsys, 2)
     assert "--job and pool name two logs" in said("logs pool --job a", capsys, 2)
