@@ -91,4 +91,5 @@ class Teardown:
             return f"{self.environment} is not completely gone: {'; '.join(map(str, self.left))}"
         names = f", no name in the catalog of {self.checked_server}" if self.checked_server else ""
         ended = f" (ended {', '.join(self.ended)})" if self.ended else ""
-        return f"{self.environment} is gone: no process, no folder, no socket{names}{ended}"
+        own = " of its own" if self.checked_server else ""
+        return f"{self.environment} is gone: no process{own}, no folder, no socket{names}{ended}"

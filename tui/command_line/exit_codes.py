@@ -31,8 +31,14 @@ GOES_ON_BY_COMMAND = {
     "backup": "the file exists only if the backup was complete: run headgate backup again",
     "restore": "the ledger is complete, either the old or the restored one: run headgate restore again, or headgate up",
     "demo": "what was started keeps running: headgate demo returns to it, headgate down in its folder stops it",
-    "bench": "its environment is deleted; what was measured is lost",
-    "test": "nothing was changed; its Spark server is ended, and so is an environment of an integration test",
+    "bench": (
+        "what was measured is lost. If something of its environment is left, headgate doctor names it, "
+        "and the next headgate bench deletes it"
+    ),
+    "test": (
+        "nothing was changed; its Spark server is ended. If something of an environment is left, "
+        "headgate doctor names it, and the next headgate test --integration deletes it"
+    ),
     "wait": "nothing was changed: headgate ls shows the current state",
     "approve": "the approval may still have been recorded: headgate review ID shows it",
     "runs": "the run continues: headgate runs ID --follow follows it",

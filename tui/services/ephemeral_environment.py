@@ -10,13 +10,14 @@ import os
 import secrets
 import shutil
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from core.integration_tests.positions import Positions, Unread, unread
 from core.ipc.environment_paths import GIVEN_TOKEN, ephemeral_root
@@ -65,7 +66,7 @@ class StatementFailed(HeadgateError):
     """Raised if a statement fails while rows are on their way; `table` is the first one upstream."""
 
     def __init__(self, summary: str, *, table: TableName) -> None:
-        super().__init__(summary, remedy="the error is that of Spark")
+        super().__init__(summary, remedy="the error is that of Spark: correct the statement")
         self.table = table
 
 
@@ -74,7 +75,7 @@ class NotInTime(HeadgateError):
 
     def __init__(self, seconds: float, facts: tuple[Fact[Unread], ...]) -> None:
         super().__init__(
-            f"not everything was read within {seconds:.0f} s: {facts[0]}", remedy="give more time with --timeout"
+            f"not everything was read within {seconds:.0f} s: {facts[0]}", remedy="give more time: --timeout S"
         )
         self.facts = facts
 
@@ -147,14 +148,64 @@ def ephemeral_environment(
 
     `operations` is the environment whose variables and settings it has. Nothing is deployed yet, and the sources are
     empty. `ended` is called with what was checked at the end. Raises Refused if the tables cannot be isolated or the
-    environment is protected.
+    environment is protected. No interrupt breaks off its creation or deletion: it is raised afterwards.
     """
-    found = create_ephemeral_environment(operations, request)
-    try:
-        found.start(progress)
-        yield found
-    finally:
-        ended(found.end(progress))
+    with _Interrupts(progress) as interrupts:
+        found = create_ephemeral_environment(operations, request)
+        try:
+            try:
+                interrupts.let_through()
+                found.start(progress)
+                yield found
+            finally:
+                interrupts.hold()
+        finally:
+            # A block of its own: an interrupt may come just before it is held.
+            ended(found.end(progress))
+
+
+class _Interrupts:
+    """Signals that raise KeyboardInterrupt, held at first; after one was let through, all others are held.
+
+    What was held is raised at the end. Does nothing in a thread other than the main one, which gets no signals.
+    """
+
+    def __init__(self, progress: ProgressCallback) -> None:
+        self._progress, self._held, self._pending = progress, True, False
+        self._before: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                if callable(before := signal.getsignal(number)):
+                    self._before[number] = before
+                    signal.signal(number, self._on_signal)
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        for number, before in self._before.items():
+            signal.signal(number, before)
+        if self._pending:
+            raise KeyboardInterrupt
+
+    def let_through(self) -> None:
+        """Raise what was held, or else the next signal."""
+        self._held = False
+        if self._pending:
+            self._held, self._pending = True, False
+            raise KeyboardInterrupt
+
+    def hold(self) -> None:
+        self._held = True
+
+    def _on_signal(self, number: int, frame: object) -> None:
+        if not self._held:
+            self._held = True
+            raise KeyboardInterrupt
+        self._pending = True
+        with suppress(RuntimeError):
+            # The signal may have interrupted the writing of another line.
+            self._progress(WaitProgress("interrupted; the environment is deleted before the command ends", 0.0, 0.0))
 
 
 def create_ephemeral_environment(operations: EnvironmentService, request: EphemeralRequest) -> "EphemeralEnvironment":
@@ -392,14 +443,15 @@ class EphemeralEnvironment:
         agent = self.operations.agent
         return agent.act(verb, names, confirm=agent.confirmation(verb, names).text)
 
-    def wait_for_batch(self, progress: ProgressCallback, *, seconds: float) -> None:
-        """Wait until a statement has a batch that has begun and not ended. Returns after `seconds` in any case."""
+    def wait_for_batch(self, progress: ProgressCallback, *, seconds: float) -> bool:
+        """Wait until a statement has a batch that has begun and not ended. Returns False if none has in `seconds`."""
         began = time.monotonic()
         while (elapsed := time.monotonic() - began) < seconds:
             if any(each.planned != each.batch for each in self.positions().values()):
-                return
+                return True
             progress(WaitProgress("waiting for a batch", elapsed, READ_USUAL_S))
             time.sleep(POLL_S / 4)
+        return False
 
     def kill_server(self, progress: ProgressCallback) -> None:
         """Kill its own server, and wait until the agent has started another one and filled its catalog."""
@@ -442,12 +494,22 @@ def abandoned(environ: Mapping[str, str]) -> tuple[EphemeralRecord, ...]:
     for folder in _folders(environ):
         if _is_used(folder):
             continue
-        try:
-            found.append(record_from_text((folder / RECORD_FILE).read_text("utf-8")))
-        except (OSError, HeadgateError):
-            # Nothing but the folder and its lock exists before the record.
-            found.append(EphemeralRecord(name=folder.name))
+        if (record := _record_in(folder)) is not None:
+            found.append(record)
     return tuple(sorted(found, key=lambda record: record.created_at))
+
+
+def _record_in(folder: Path) -> EphemeralRecord | None:
+    """Return the record in a folder; None if the folder was not made here, and belongs to somebody else."""
+    try:
+        record = record_from_text((folder / RECORD_FILE).read_text("utf-8"))
+        return record if record.name == folder.name else None
+    except (OSError, ValueError, HeadgateError):
+        # Nothing but the folder and its lock exists before the record is complete.
+        with suppress(OSError):
+            if {LOCK_FILE} <= (names := set(os.listdir(folder))) and names <= {LOCK_FILE, RECORD_FILE}:
+                return EphemeralRecord(name=folder.name)
+    return None
 
 
 def end_abandoned(environ: Mapping[str, str], progress: ProgressCallback) -> tuple[Teardown, ...]:
@@ -544,9 +606,11 @@ def _pool(declared: Pool, server: SparkServer | None, cores: int | None) -> dict
 
 
 def _write(folder: Path, record: EphemeralRecord, texts: Mapping[str, str]) -> int:
-    """Write the record, then the project, and return the descriptor of the locked file."""
+    """Write the record, then the project, and return the descriptor of the locked file. A failure leaves no folder."""
+    made, lock = False, -1
     try:
         folder.mkdir(parents=True, mode=0o700)
+        made = True
         lock = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(lock, fcntl.LOCK_EX)
         _write_secret(folder / RECORD_FILE, record.as_text())
@@ -557,10 +621,19 @@ def _write(folder: Path, record: EphemeralRecord, texts: Mapping[str, str]) -> i
                 copy_jar(Path(record.branch, path), text, file)
             else:
                 file.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise HeadgateError(
-            f"{folder} cannot be written: {error.strerror}", remedy="free space there, or set HEADGATE_HOME"
-        ) from error
+    except (OSError, HeadgateError) as error:
+        if made:
+            shutil.rmtree(folder, ignore_errors=True)
+        with suppress(OSError):
+            folder.parent.rmdir()
+        if lock >= 0:
+            os.close(lock)
+        if isinstance(error, HeadgateError):
+            raise
+        remedy = "free space there, or set HEADGATE_HOME"
+        if made and os.path.lexists(folder):
+            remedy = f"{remedy}; delete {folder}, which is incomplete"
+        raise HeadgateError(f"{folder} cannot be written: {error.strerror}", remedy=remedy) from error
     return lock
 
 

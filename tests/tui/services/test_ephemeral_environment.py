@@ -1,15 +1,21 @@
 """Ephemeral environments as files: recorded and locked, refused, found after a kill, and deleted."""
 
+import errno
 import os
+import signal
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from core.ipc.environment_paths import ephemeral_root
-from core.model.errors import Refused
+from core.model.errors import HeadgateError, Refused
 from core.model.names import TableName as T
+from core.project.ephemeral import Teardown
 from tui.agent_client.agent_process import WaitProgress
 from tui.project_folder.environment_selection import select_environment
+from tui.services import ephemeral_environment
 from tui.services.doctor_checks import check_ephemeral
 from tui.services.environment_service import EnvironmentService
 from tui.services.ephemeral_environment import (
@@ -71,13 +77,84 @@ def test_doctor_names_what_a_killed_process_has_left(operations: EnvironmentServ
     assert check_ephemeral(operations.environ) is None
 
 
-def test_a_folder_without_a_record_is_deleted_too(operations: EnvironmentService) -> None:
+def test_only_folders_that_were_made_here_are_deleted(operations: EnvironmentService) -> None:
+    root = Path(ephemeral_root(operations.environ))
+    notes, copied, early = root / "it_notes", root / "it_copy", root / "it_early"
     left = create_ephemeral_environment(operations, REQUEST)
+    for folder in (notes, copied, early):
+        folder.mkdir()
+    (notes / "todo.txt").write_text("remember")
+    (copied / "ephemeral.json").write_text(left.record.as_text())
+    for name in ("ephemeral.lock", "ephemeral.json"):
+        (early / name).touch()
     killed(left)
-    for path in ("ephemeral.json", "project/headgate.yml"):
-        (left.folder / path).unlink()
-    assert [gone.left for gone in end_abandoned(operations.environ, silent)] == [()]
-    assert not left.folder.exists()
+    gone = end_abandoned(operations.environ, silent)
+    assert {each.environment for each in gone} == {left.record.name, "it_early"}, "it_early ended before its record"
+    assert sorted(root.iterdir()) == [copied, notes] and [each.name for each in notes.iterdir()] == ["todo.txt"]
+
+
+def test_a_folder_that_cannot_be_filled_is_deleted_at_once(
+    operations: EnvironmentService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(self: Path, text: str, encoding: str) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(HeadgateError, match="cannot be written: No space left"):
+        create_ephemeral_environment(operations, REQUEST)
+    assert not Path(ephemeral_root(operations.environ)).exists()
+
+
+class Interrupted:
+    """Sends the process a signal at every step of an environment, as an impatient user does."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.shown: list[str] = []
+        self.ended: list[Teardown] = []
+        tear_down = ephemeral_environment._tear_down
+
+        def interrupted(*arguments: Any) -> Teardown:
+            signal.raise_signal(signal.SIGINT)
+            return tear_down(*arguments)
+
+        monkeypatch.setattr(EphemeralEnvironment, "start", lambda self, progress: None)
+        monkeypatch.setattr(ephemeral_environment, "_tear_down", interrupted)
+
+    def use(self, operations: EnvironmentService, act: Callable[[], None]) -> None:
+        def show(progress: WaitProgress) -> None:
+            self.shown.append(progress.what)
+
+        with ephemeral_environment.ephemeral_environment(operations, REQUEST, show, ended=self.ended.append):
+            act()
+
+
+@pytest.mark.parametrize("signals", [0, 1], ids=["during the deletion", "before it, too"])
+def test_an_interrupt_does_not_break_off_the_deletion(
+    operations: EnvironmentService, monkeypatch: pytest.MonkeyPatch, signals: int
+) -> None:
+    user, before = Interrupted(monkeypatch), signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        user.use(operations, lambda: [signal.raise_signal(signal.SIGINT) for _ in range(signals)] and None)
+    assert [each.left for each in user.ended] == [()]
+    assert not Path(ephemeral_root(operations.environ)).exists()
+    assert "interrupted; the environment is deleted before the command ends" in user.shown
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_an_interrupt_during_the_creation_comes_after_it(
+    operations: EnvironmentService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    user, create = Interrupted(monkeypatch), ephemeral_environment.create_ephemeral_environment
+
+    def interrupted(*arguments: Any) -> EphemeralEnvironment:
+        found = create(*arguments)
+        signal.raise_signal(signal.SIGINT)
+        return found
+
+    monkeypatch.setattr(ephemeral_environment, "create_ephemeral_environment", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        user.use(operations, pytest.fail)
+    assert len(user.ended) == 1 and not Path(ephemeral_root(operations.environ)).exists()
 
 
 def test_the_token_of_a_shared_server_is_neither_in_the_project_nor_in_the_record(
