@@ -1,7 +1,7 @@
 """Input that is disturbed: rows that arrive late and in no order, and sources with one column more."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from core.integration_tests.case_reader import sources_of
@@ -9,8 +9,9 @@ from core.integration_tests.scenarios import ScenarioInput
 from core.model.names import TableName, trigger_s
 from core.project.model import Project, Table
 from core.sql.statement import Column, TableDdl
-from core.statement_tests.case import Row
+from core.statement_tests.case import Part, Row
 from core.statement_tests.fixture_rows import columns_of
+from core.text.wording import counted
 
 ADDED = Column("added_by_test", "", "string")
 """The column that a source gets."""
@@ -30,7 +31,27 @@ def lateness_s(project: Project, tables: Iterable[TableName]) -> float:
     return max(delays, default=0.0) / 2
 
 
-def late_input(given: ScenarioInput, project: Project, tables: Iterable[TableName]) -> ScenarioInput:
+@dataclass(frozen=True, slots=True)
+class LateInput:
+    """The parts of an input whose rows are late or in another order, and how many rows that are."""
+
+    parts: tuple[Part, ...]
+    reordered: int
+    """Number of rows whose part has the rows of their source in another order than before."""
+    late: int
+    """Number of rows that arrive a part later."""
+    late_s: float
+    """By how many seconds they are late at most."""
+
+    def words(self) -> str:
+        """Say what was done to the rows, as in `with 3 rows in another order`; empty if that is nothing."""
+        said = [f"{counted(self.reordered, 'row')} in another order"] if self.reordered else []
+        if self.late:
+            said.append(f"{counted(self.late, 'row')} up to {self.late_s:g} s late")
+        return f"with {' and '.join(said)}" if said else ""
+
+
+def late_input(given: ScenarioInput, project: Project, tables: Iterable[TableName]) -> LateInput:
     """Return the same rows, of which some arrive a part later, and all in reverse order within their part.
 
     In the part before the disturbed one, every row of a stream is delayed that is older than the newest one, but not by
@@ -40,7 +61,7 @@ def late_input(given: ScenarioInput, project: Project, tables: Iterable[TableNam
     late_s = lateness_s(project, chosen)
     times = _times(project, chosen)
     parts: list[dict[TableName, tuple[Row, ...]]] = [dict(part) for part in given.parts]
-    before, middle = parts[given.middle - 2], parts[given.middle - 1]
+    before, middle, moved = parts[given.middle - 2], parts[given.middle - 1], 0
     for source, place in times.items():
         rows = before.get(source, ())
         ages = _ages_s(rows, place)
@@ -48,7 +69,11 @@ def late_input(given: ScenarioInput, project: Project, tables: Iterable[TableNam
         if late:
             before[source] = tuple(row for row in rows if row not in late)
             middle[source] = (*late, *middle.get(source, ()))
-    return replace(given, parts=tuple({name: rows[::-1] for name, rows in part.items()} for part in parts))
+            moved += len(late)
+    reordered = sum(len(rows) for part in parts for rows in part.values() if rows != rows[::-1])
+    return LateInput(
+        tuple({name: rows[::-1] for name, rows in part.items()} for part in parts), reordered, moved, late_s
+    )
 
 
 def can_have_column_more(table: Table) -> bool:

@@ -279,7 +279,9 @@ def test(parser: CommandParser) -> None:
 def test_init(parser: CommandParser) -> None:
     parser.add_argument("table", metavar="TABLE", help="the table that gets a first case, or the product")
     _integration(parser)
-    parser.set_defaults(timeout=60.0)
+    parser.add_argument(
+        "--timeout", type=seconds, default=60.0, metavar="S", help="seconds for the case, or for a part of it (60)"
+    )
 
 
 def _integration(parser: CommandParser) -> None:

@@ -70,7 +70,8 @@ class ScenarioRun:
             Disturbance.RECOVERY: self._recovery,
         }
         try:
-            result = act[scenario](name)
+            result = self._without_middle(name) if scenario is not Disturbance.REPLAY else None
+            result = result or act[scenario](name)
         except NotDelivered as error:
             result = replace(error.result, name=name)
         except HeadgateError as error:
@@ -80,18 +81,27 @@ class ScenarioRun:
         used = Shown.INPUT.of(parts=len(self.input.parts), origin=self.input.origin)
         return replace(result, took_s=time.monotonic() - began, notes=(*result.notes, used))
 
+    def _without_middle(self, name: str) -> TestResult | None:
+        """Return the result if the input has no part that can be disturbed; None if it has one."""
+        parts, middle = len(self.input.parts), self.input.middle
+        if parts >= middle:
+            return None
+        return TestResult(name, "", CaseOutcome.SKIPPED, Shown.NO_MIDDLE.of(part=middle, parts=parts))
+
     def _restart(self, name: str) -> TestResult:
-        undisturbed = self._reference()
+        undisturbed, after = self._reference(), "after the server was killed when a batch had begun"
         with self.bench.environment(self.tables, own_server=True) as found:
 
             def kill(part: int) -> None:
+                nonlocal after
                 if part == self.input.middle:
-                    found.wait_for_batch(self.bench.progress, seconds=self.bench.seconds)
+                    if not found.wait_for_batch(self.bench.progress, seconds=self.bench.seconds):
+                        after = f"after the server was killed between batches (none began in {self.bench.seconds:g} s)"
                     found.kill_server(self.bench.progress)
 
             self._deliver(found, kill)
             disturbed = _rows(found)
-        return self._compared(name, undisturbed, disturbed, "after a restart of the server in the middle")
+        return self._compared(name, undisturbed, disturbed, after)
 
     def _replay(self, name: str) -> TestResult:
         with self.bench.environment(self.tables) as found:
@@ -105,26 +115,29 @@ class ScenarioRun:
 
     def _late(self, name: str) -> TestResult:
         undisturbed, project = self._reference(), self.bench.operations.project()
-        late_s = lateness_s(project, undisturbed)
         late = late_input(self.input, project, undisturbed)
+        if not late.words():
+            return TestResult(name, "", CaseOutcome.SKIPPED, Shown.NOT_LATE.of())
         with self.bench.environment(self.tables) as found:
             deliver(found, late.parts, self.bench, within=self.bench.seconds)
             disturbed = _rows(found)
-        after = f"with rows in reverse order and up to {late_s:g} s late" if late_s else "with rows in reverse order"
-        return self._compared(name, undisturbed, disturbed, after)
+        return self._compared(name, undisturbed, disturbed, late.words())
 
     def _schema(self, name: str) -> TestResult:
         undisturbed, middle = self._reference(), self.input.middle
+        # With two parts, no part has the column before its declaration.
+        declared_from = min(middle + 1, len(self.input.parts))
         with self.bench.environment(self.tables) as found:
             sources = [each for each in found.project.sources if can_have_column_more(found.tables[each])]
             if not sources:
                 return TestResult(name, "", CaseOutcome.SKIPPED, Shown.NO_SOURCE.of())
+            if not any(part.get(each) for part in self.input.parts[middle - 1 :] for each in sources):
+                return TestResult(name, "", CaseOutcome.SKIPPED, Shown.NO_LATER_ROW.of(part=middle - 1))
             ddls = {each: with_column_more(found.tables[each].parsed_ddl) for each in sources}
             deliver(found, self.input.parts[: middle - 1], self.bench, within=self.bench.seconds)
             try:
                 for number, part in enumerate(self.input.parts[middle - 1 :], middle):
-                    if number == middle + 1:
-                        # The part before had the column already, but no declaration of it.
+                    if number == declared_from:
                         places = {each: found.tables[each].ddl.path for each in sources}
                         declared = {each: source_ddl(ddls[each], found.project.sources[each]) for each in sources}
                         found.declare({places[each]: declared[each] for each in sources})
@@ -139,7 +152,8 @@ class ScenarioRun:
             except HeadgateError as error:
                 why = Shown.NOT_TAKEN.of(sources=tuple(sources), error=error.summary)
                 return TestResult(name, "", CaseOutcome.FAILED, why, table=str(getattr(error, "table", "")))
-        return self._compared(name, undisturbed, disturbed, "when sources get a column")
+        first = "rows, then in their declaration" if declared_from > middle else "declaration, then in rows"
+        return self._compared(name, undisturbed, disturbed, f"when sources get a column in their {first}")
 
     def _upgrade(self, name: str) -> TestResult:
         operations, middle = self.bench.operations, self.input.middle

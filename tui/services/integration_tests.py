@@ -176,8 +176,8 @@ def compared_tables(environment: EphemeralEnvironment, case: IntegrationCase) ->
 class NotDelivered(HeadgateError):
     """Raised if a statement fails, or is too slow; `result` is the result of the test, without its name."""
 
-    def __init__(self, result: TestResult) -> None:
-        super().__init__(str(result.fact))
+    def __init__(self, result: TestResult, *, remedy: str) -> None:
+        super().__init__(str(result.fact), remedy=remedy)
         self.result = result
 
 
@@ -207,11 +207,13 @@ def deliver(
             took = environment.wait_until_read(bench.progress, seconds=within, what=f"part {number} of {len(parts)}")
         except StatementFailed as error:
             failed = Found.FAILED.of(part=number, error=error.summary)
-            raise NotDelivered(TestResult("", "", CaseOutcome.FAILED, failed, table=error.table)) from error
+            result = TestResult("", "", CaseOutcome.FAILED, failed, table=error.table)
+            raise NotDelivered(result, remedy=error.remedy) from error
         except NotInTime as error:
             slow = Found.TOO_SLOW.of(part=number, seconds=within, why=error.facts[0])
             at = str(dict(error.facts[0].values)["table"])
-            raise NotDelivered(TestResult("", "", CaseOutcome.FAILED, slow, table=at)) from error
+            result = TestResult("", "", CaseOutcome.FAILED, slow, table=at)
+            raise NotDelivered(result, remedy=error.remedy) from error
         slowest = max(slowest, took)
     return slowest
 

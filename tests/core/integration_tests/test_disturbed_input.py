@@ -8,6 +8,7 @@ import small_project
 
 from core.integration_tests.disturbed_input import (
     ADDED,
+    LateInput,
     can_have_column_more,
     late_input,
     lateness_s,
@@ -38,7 +39,7 @@ def given(*seconds: tuple[float, ...]) -> ScenarioInput:
     return ScenarioInput(parts, "generated", middle=2)
 
 
-def numbers(found: ScenarioInput) -> list[list[object]]:
+def numbers(found: LateInput) -> list[list[object]]:
     return [[row[0] for row in part[LANDED]] for part in found.parts]
 
 
@@ -51,14 +52,20 @@ def test_rows_may_be_late_by_half_of_the_longest_delay() -> None:
 def test_rows_near_the_newest_one_arrive_a_part_later_and_all_in_reverse() -> None:
     found = late_input(given((1, 5, 12, 13), (14, 15), (99,)), timed(), [T("b")])
     assert numbers(found) == [[13, 1], [15, 14, 12, 5], [99]]
+    assert found.words() == "with 6 rows in another order and 2 rows up to 10 s late"
 
 
 def test_without_a_watermark_rows_are_only_reordered_and_none_is_lost() -> None:
     assert numbers(late_input(given((1, 2), (3, 4)), timed(), [T("a")])) == [[2, 1], [4, 3]]
     before = given((1, 5, 12, 13), (14, 15))
     after = late_input(before, timed(), [T("b")])
-    counted = [Counter(row for part in each.parts for row in part[LANDED]) for each in (before, after)]
+    counted = [Counter(row for part in parts for row in part[LANDED]) for parts in (before.parts, after.parts)]
     assert counted[0] == counted[1]
+
+
+def test_rows_of_which_none_is_late_or_in_another_order_are_not_disturbed() -> None:
+    assert late_input(given((1,), (2,), (3,)), timed(), [T("b")]).words() == ""
+    assert late_input(given((1, 2), (3,)), timed(), [T("a")]).words() == "with 2 rows in another order"
 
 
 def test_a_row_without_a_time_stays_where_it_is() -> None:

@@ -12,6 +12,7 @@ import pytest
 from command_line import written
 
 from core.integration_tests.positions import Unread
+from core.integration_tests.scenarios import Disturbance, ScenarioInput, Shown
 from core.model.errors import HeadgateError
 from core.model.names import TableName as T
 from core.project.ephemeral import Remains, Teardown
@@ -19,11 +20,15 @@ from core.project.model import Project, Table
 from core.project_reader.ephemeral_project import EphemeralProject, upstream_of
 from core.sql.statement import TableDdl
 from core.statement_tests.case import Row
+from core.statement_tests.request import CaseOutcome
 from tui.command_line import exit_codes
 from tui.project_folder.declaring_files import list_files, read_integration_files
+from tui.project_folder.environment_selection import select_environment
 from tui.services import ephemeral_environment, integration_tests
 from tui.services.environment_service import EnvironmentService
 from tui.services.ephemeral_environment import EphemeralRequest, NotInTime, SparkServer, StatementFailed
+from tui.services.integration_scenarios import ScenarioRun
+from tui.services.integration_tests import TestBench
 
 CASE = "given:\n  - landed: [{id: 1, kind: x}]\n  - landed: [{id: 2}]\nexpect:\n  b: [{id: 1, kind: x}, {id: 2}]\n"
 PATH = "pipelines/facts/p/integration/one.yml"
@@ -43,6 +48,7 @@ class FakeEnvironment:
     parts: int = 0
     after_kill: Mapping[str, tuple[Row, ...]] = field(default_factory=dict)
     refuses: Mapping[str, HeadgateError] = field(default_factory=dict)
+    has_batch: bool = True
 
     def write_rows(self, source: T, rows: Iterable[Row]) -> None:
         self.landed += rows
@@ -74,8 +80,9 @@ class FakeEnvironment:
         self.did.append(f"upgrade {' '.join(tables)}")
         self.wrong = {**self.wrong, **self.after_kill}
 
-    def wait_for_batch(self, progress: object, *, seconds: float) -> None:
+    def wait_for_batch(self, progress: object, *, seconds: float) -> bool:
         self.did.append("wait for a batch")
+        return self.has_batch
 
     def kill_server(self, progress: object) -> None:
         self.did.append("kill")
@@ -93,6 +100,7 @@ class World:
     after_kill: dict[str, tuple[Row, ...]] = field(default_factory=dict)
     did: list[str] = field(default_factory=list)
     asked: list[EphemeralRequest] = field(default_factory=list)
+    has_batch: bool = True
 
 
 @pytest.fixture
@@ -114,7 +122,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
         server = SparkServer("sc://host:1", "")
         yield FakeEnvironment(
             project.tables, generated, server, found.wrong, found.fails, found.did,
-            after_kill=found.after_kill, refuses=found.refuses,
+            after_kill=found.after_kill, refuses=found.refuses, has_batch=found.has_batch,
         )  # fmt: skip
         ended(Teardown("it_1", (), "/e/it_1", left=found.left))
 
@@ -242,8 +250,12 @@ def test_a_first_case_is_recorded_and_never_overwritten(
     assert exit_codes.run_command_line(["test", "--integration", "b"]) == 0, "it passes as recorded"
     world.fails = {1: StatementFailed("a failed", table=T("a"))}
     (folder / path).unlink()
+    capsys.readouterr()
     assert exit_codes.run_command_line(["test", "init", "--integration", "b"]) == 1
-    assert not (folder / path).exists()
+    assert "correct the statement" in capsys.readouterr().err and not (folder / path).exists()
+    world.fails = {1: NotInTime(5, (Unread.PENDING.of(table="a", files=2),))}
+    assert exit_codes.run_command_line(["test", "init", "--integration", "b", "--timeout", "5"]) == 1
+    assert "give more time: --timeout S" in capsys.readouterr().err and "within 5" in world.did[-1]
 
 
 def test_a_restart_kills_a_server_of_its_own_in_the_middle_and_the_rows_are_compared_with_an_undisturbed_run(
@@ -259,7 +271,14 @@ def test_a_restart_kills_a_server_of_its_own_in_the_middle_and_the_rows_are_comp
     world.after_kill = {"b": ((1, "x"), (1, "x"), (2, None))}
     (result,) = written(words, capsys, 1)["results"]
     assert (result["fact"]["kind"], result["table"]) == ("different", "b")
-    assert result["fact"]["sentence"].startswith("b differs after a restart of the server in the middle: 0 missing, 1")
+    assert result["fact"]["sentence"].startswith("b differs after the server was killed when a batch had begun: 0 mi")
+
+
+def test_a_restart_without_a_batch_says_so(folder: Path, world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    put(folder)
+    world.has_batch = False
+    (result,) = written(["test", "--integration", "--scenario", "restart", "b", "--json"], capsys)["results"]
+    assert result["fact"]["sentence"].endswith("after the server was killed between batches (none began in 60 s)")
 
 
 def test_scenarios_run_for_each_product_with_generated_rows_unless_there_is_a_case(
@@ -290,10 +309,19 @@ THREE = CASE.replace("expect:", "  - landed: [{id: 3}]\nexpect:").replace("{id: 
 def test_late_rows_are_written_in_another_order_and_nothing_else_is_different(
     folder: Path, world: World, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    put(folder, THREE)
-    (result,) = written(["test", "--integration", "--scenario", "late", "b", "--json"], capsys)["results"]
-    assert result["fact"]["sentence"].endswith("are the same with rows in reverse order")
+    words = ["test", "--integration", "--scenario", "late", "b", "--json"]
+    put(folder, CASE.replace("[{id: 2}]", "[{id: 2}, {id: 3}]", 1))
+    (result,) = written(words, capsys)["results"]
+    assert result["fact"]["sentence"].endswith("are the same with 2 rows in another order")
     assert len(world.asked) == 2 and world.did.count("deploy") == 2
+
+
+def test_the_scenario_late_is_skipped_if_no_row_can_be_late_or_in_another_order(
+    folder: Path, world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put(folder, CASE)
+    (result,) = written(["test", "--integration", "--scenario", "late", "b", "--json"], capsys)["results"]
+    assert (result["outcome"], result["fact"]["kind"]) == ("skipped", "not_late")
 
 
 def test_a_source_has_the_column_in_its_rows_first_and_then_in_its_declaration(
@@ -312,6 +340,35 @@ def test_a_source_has_the_column_in_its_rows_first_and_then_in_its_declaration(
     (result,) = written(words, capsys, 1)["results"]
     assert (result["outcome"], result["fact"]["kind"]) == ("failed", "not_taken")
     assert "do not go on when landed get a column: a reads all columns" in result["fact"]["sentence"]
+
+
+def test_with_two_parts_the_column_is_declared_before_the_second(
+    folder: Path, world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put(folder)
+    (result,) = written(["test", "--integration", "--scenario", "schema", "b", "--json"], capsys)["results"]
+    assert result["fact"]["sentence"].endswith("when sources get a column in their declaration, then in rows")
+    declared = "declare pipelines/sources/p/landed/sql-scripts/ddl.landed.sql"
+    assert [each for each in world.did if not each.startswith("read")][-4:] == [
+        "deploy", declared, "deploy", "write 3 columns",
+    ]  # fmt: skip
+
+
+def test_a_source_without_later_rows_gets_no_column_and_nothing_is_shown(
+    folder: Path, world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put(folder, CASE.replace("[{id: 2}]", "[]", 1).replace(", {id: 2}", ""))
+    (result,) = written(["test", "--integration", "--scenario", "schema", "b", "--json"], capsys)["results"]
+    assert (result["outcome"], result["fact"]["kind"]) == ("skipped", "no_later_row")
+
+
+@pytest.mark.parametrize("scenario", [each for each in Disturbance if each is not Disturbance.REPLAY])
+def test_one_part_has_no_middle_to_disturb(folder: Path, world: World, scenario: Disturbance) -> None:
+    operations = EnvironmentService(select_environment({}, str(folder), environment="dev"), {})
+    bench = TestBench(operations, None, 60.0, lambda progress: None, lambda end: None)
+    one = ScenarioInput(({T("landed"): ((1, "x"), (2, "x"))},), "given", middle=2)
+    result = ScenarioRun(bench, "b", (T("b"),), one).run(scenario)
+    assert (result.outcome, result.fact.kind) == (CaseOutcome.SKIPPED, Shown.NO_MIDDLE) and not world.asked
 
 
 def git(folder: Path, *words: str) -> None:
