@@ -10,7 +10,6 @@ import json
 import posixpath
 import re
 import zipfile
-import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 
@@ -19,6 +18,7 @@ from core.project.unreadable_file import UnreadableFile
 from core.project_reader.paths import FUNCTIONS_FOLDER, function_scope, is_jar, jar_path
 from core.sql.function_calls import Parameter
 from core.sql.jar_functions import JarDeclaration
+from core.sql.jar_relocation import UNREADABLE, UnusableJar, check_files, read_file
 from core.sql.java_classes import DamagedClass, JavaClass, read_class
 from core.sql.python_functions import is_of_jar, named_jar, with_jar_hash
 from core.text.wording import counted, did_you_mean
@@ -58,6 +58,8 @@ class DescribedJar:
     """A class of Spark that it contains; empty if there is none."""
     without_package: str = ""
     """A class in no package; empty if there is none."""
+    unusable: tuple[str, str] = ("", "")
+    """Why the jar as a whole cannot be used, and the remedy; empty if it can."""
 
 
 def classes_in(texts: Mapping[str, str], jar: str) -> tuple[str, ...]:
@@ -74,15 +76,7 @@ def describe_jar(content: bytes, file: str, classes: Iterable[str]) -> str:
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as opened:
             return _as_text(_described(opened, content, file, tuple(classes)))
-    except (
-        zipfile.BadZipFile,
-        ValueError,
-        NotImplementedError,
-        OverflowError,
-        EOFError,
-        RuntimeError,
-        zlib.error,
-    ) as error:
+    except UNREADABLE as error:
         why = str(error) if isinstance(error, _TooMany) else "it is not a jar"
         return UnreadableFile(why, "build it again")
 
@@ -92,7 +86,8 @@ def jar_of(text: str) -> DescribedJar | None:
     try:
         read = json.loads(text)
         classes = {name: DescribedClass(each["fault"], tuple(each["types"])) for name, each in read["classes"].items()}
-        return DescribedJar(**{**read, "classes": classes, "asked": tuple(read["asked"])})
+        changed = {"classes": classes, "asked": tuple(read["asked"]), "unusable": tuple(read.get("unusable", ("", "")))}
+        return DescribedJar(**{**read, **changed})
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
 
@@ -124,6 +119,10 @@ def jar_problems(declared: JarDeclaration, texts: Mapping[str, str]) -> Iterator
         return
     jar = jar_of(texts[place])
     if jar is None or declared.sha256 != jar.sha256:
+        return
+    reason, remedy = jar.unusable
+    if reason:
+        yield _problem(declared, declared.jar_at, f"{declared.jar} {reason}", remedy)
         return
     if jar.scala:
         remedy = "build it for Scala 2.13, in which Spark 4.2 is written"
@@ -214,6 +213,11 @@ def _described(opened: zipfile.ZipFile, content: bytes, file: str, asked: tuple[
     names = opened.namelist()
     if len(names) > _MOST_FILES:
         raise _TooMany(f"it contains more than {_MOST_FILES:,} files")
+    try:
+        check_files(opened)
+    except UnusableJar as error:
+        sha256 = hashlib.sha256(content).hexdigest()
+        return DescribedJar(sha256, asked=asked, unusable=(error.reason, error.remedy))
     present, classes, nearest = set(names), dict[str, DescribedClass](), dict[str, str]()
     for name in asked:
         entry = f"{name.replace('.', '/')}.class"
@@ -243,7 +247,9 @@ def _class(opened: zipfile.ZipFile, entry: str) -> DescribedClass:
     if opened.getinfo(entry).file_size > _LARGEST_CLASS:
         return DescribedClass(f"is larger than {_LARGEST_CLASS >> 20} MB")
     try:
-        read = read_class(opened.read(entry))
+        read = read_class(read_file(opened, entry))
+    except UnusableJar:
+        return DescribedClass("cannot be unpacked")
     except DamagedClass as error:
         return DescribedClass(f"cannot be read: {error}")
     if fault := _fault(read):

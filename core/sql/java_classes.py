@@ -1,4 +1,4 @@
-"""Reading of Java class files, of which nothing is executed: the version, the constructor and the generic interfaces.
+"""Reading of Java class files, of which nothing is executed: version, constructor, generic interfaces and constants.
 
 The format is that of the Java Virtual Machine Specification 21, chapter 4.
 """
@@ -17,8 +17,22 @@ SIZES = {3: 4, 4: 4, 5: 8, 6: 8, 7: 2, 8: 2, 9: 4, 10: 4, 11: 4, 12: 4, 15: 3, 1
 """Length of each kind of constant after its tag, except that of texts."""
 TEXT = 1
 """Tag of a text among the constants."""
+LITERAL = 8
+"""Tag of a literal of a string, which is the number of its text."""
 TWO_SLOTS = (5, 6)
 """Tags of constants that take two numbers."""
+OF_LAMBDAS = "$deserializeLambda$"
+"""Name of the method that javac writes for serializable lambdas. It compares names of classes with literals."""
+_LDC, _LDC_W, _IINC = 0x12, 0x13, 0x84
+_TABLESWITCH, _LOOKUPSWITCH, _WIDE = 0xAA, 0xAB, 0xC4
+_LENGTHS = {
+    **dict.fromkeys((0x10, _LDC, *range(0x15, 0x1A), *range(0x36, 0x3B), 0xA9, 0xBC), 2),
+    **dict.fromkeys((0x11, _LDC_W, 0x14, _IINC, *range(0x99, 0xA9), *range(0xB2, 0xB9)), 3),
+    **dict.fromkeys((0xBB, 0xBD, 0xC0, 0xC1, 0xC6, 0xC7), 3),
+    0xC5: 4,
+    **dict.fromkeys((0xB9, 0xBA, 0xC8, 0xC9), 5),
+}
+"""Lengths of instructions by their codes; that of the others is 1, or varies."""
 _PRIMITIVES = {"B": "byte", "C": "char", "D": "double", "F": "float", "I": "int", "J": "long", "S": "short",
                "Z": "boolean", "V": "void"}  # fmt: skip
 
@@ -58,6 +72,17 @@ def read_class(content: bytes) -> JavaClass:
         raise DamagedClass("it is no class file") from error
 
 
+def used_constants(content: bytes) -> tuple[frozenset[int], frozenset[int]]:
+    """Return the numbers of the constants that `OF_LAMBDAS` loads, and of those that other methods and fields use.
+
+    Raises DamagedClass.
+    """
+    try:
+        return _Reader(content).used_constants()
+    except (struct.error, IndexError, KeyError) as error:
+        raise DamagedClass("it is no class file") from error
+
+
 class _Reader:
     def __init__(self, content: bytes) -> None:
         self._content = content
@@ -65,12 +90,7 @@ class _Reader:
         self._constants: dict[int, bytes] = {}
 
     def read(self) -> JavaClass:
-        magic, _, version = self._take(">IHH")
-        if magic != 0xCAFEBABE:
-            raise DamagedClass("it is no class file")
-        self._read_constants()
-        access, _, _, interfaces = self._take(">HHHH")
-        self._at += 2 * interfaces
+        version, access = self._head()
         for _ in range(self._number()):
             self._member()
         members = [self._member() for _ in range(self._number())]
@@ -85,6 +105,31 @@ class _Reader:
             ),
             interfaces=tuple(_interfaces(text)),
         )
+
+    def used_constants(self) -> tuple[frozenset[int], frozenset[int]]:
+        self._head()
+        of_lambdas, of_others = set[int](), set[int]()
+        for _ in range(2):
+            for _ in range(self._number()):
+                _, name, _ = self._take(">HHH")
+                used = of_lambdas if self._text(name) == OF_LAMBDAS else of_others
+                for attribute, value in self._attributes():
+                    if attribute == "ConstantValue":
+                        used.update(struct.unpack(">H", value))
+                    elif attribute == "Code":
+                        (size,) = struct.unpack_from(">I", value, 4)
+                        used.update(_loaded(value[8 : 8 + size]))
+        return frozenset(of_lambdas), frozenset(of_others)
+
+    def _head(self) -> tuple[int, int]:
+        """Read up to the fields, and return the version and the access flags."""
+        magic, _, version = self._take(">IHH")
+        if magic != 0xCAFEBABE:
+            raise DamagedClass("it is no class file")
+        self._read_constants()
+        access, _, _, interfaces = self._take(">HHHH")
+        self._at += 2 * interfaces
+        return version, access
 
     def _read_constants(self) -> None:
         count, index = self._number(), 1
@@ -125,6 +170,25 @@ class _Reader:
     def _text(self, index: int) -> str:
         # Java encodes NUL and characters beyond the basic plane in its own way; no name that is compared has them.
         return self._constants[index].decode("utf-8", "replace")
+
+
+def _loaded(code: bytes) -> Iterator[int]:
+    """Yield the numbers of the constants that instructions load."""
+    at = 0
+    while at < len(code):
+        found = code[at]
+        if found == _LDC:
+            yield code[at + 1]
+        elif found == _LDC_W:
+            yield from struct.unpack_from(">H", code, at + 1)
+        if found in (_TABLESWITCH, _LOOKUPSWITCH):
+            at = (at + 4) & ~3  # The operands begin at a multiple of 4.
+            _, first, last = struct.unpack_from(">iii", code, at)
+            at += 12 + 4 * (last - first + 1) if found == _TABLESWITCH else 8 + 8 * first
+        elif found == _WIDE:
+            at += 6 if code[at + 1] == _IINC else 4
+        else:
+            at += _LENGTHS.get(found, 1)
 
 
 def _interfaces(signature: str) -> Iterator[tuple[str, tuple[str, ...]]]:

@@ -9,7 +9,6 @@ import tempfile
 import threading
 import time
 import uuid
-import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -19,8 +18,7 @@ from pyspark.sql.connect.streaming.query import StreamingQuery
 
 from core.model.errors import EngineRefused, HeadgateError, PoolUnreachable
 from core.ports.spark import AnotherQuery, FunctionFault, QueryStart, ReportedQuery, ignore_stop_request
-from core.sql.jar_relocation import relocated_jar, relocated_package
-from core.sql.java_classes import DamagedClass
+from core.sql.jar_relocation import UnusableJar, relocated_jar, relocated_package
 from core.sql.python_functions import JarClass, RegisteredFunction
 from core.text.sentence import Fact, Sentence
 from pipelines.spark_connect.error_translation import SessionLost, newer_java
@@ -320,7 +318,9 @@ def _relocated(path: str, jar: JarClass) -> Iterator[Path]:
         place = Path(folder) / f"{relocated_package(jar.sha256)}.jar"
         try:
             place.write_bytes(relocated_jar(Path(path).read_bytes(), jar.sha256))
-        except (DamagedClass, zipfile.BadZipFile, OSError, ValueError) as error:
+        except UnusableJar as error:
+            raise EngineRefused(f"{jar.jar} {error.reason}", remedy=error.remedy) from error
+        except OSError as error:
             raise EngineRefused(f"{jar.jar} cannot be relocated: {error}") from error
         yield place
 

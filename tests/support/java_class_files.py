@@ -5,6 +5,8 @@ import struct
 import zipfile
 from collections.abc import Sequence
 
+from core.sql.java_classes import SIZES
+
 UDF = "org/apache/spark/sql/api/java/UDF"
 STRING = "Ljava/lang/String;"
 OBJECT = "Ljava/lang/Object;"
@@ -46,10 +48,12 @@ def class_file(
     access: int = 0x21,
     constructor: str = "()V",
     interfaces: int = 1,
+    of_lambdas: str = "",
 ) -> bytes:
     """Return a class that implements a UDF interface of Spark with these types, of its arguments and its result.
 
     Its result is `says` before the first argument; without `says`, each call ends with a ClassCastException.
+    `of_lambdas` is a literal of the method that javac writes for serializable lambdas.
     """
     pool = _Constants()
     this, above = pool.cls(name.replace(".", "/")), pool.cls("java/lang/Object")
@@ -71,11 +75,29 @@ def class_file(
         _method(pool, "<init>", constructor, made, 4),
         _method(pool, "call", f"({OBJECT * (len(types) - 1)}){OBJECT}", code, len(types)),
     ]
+    if of_lambdas:
+        loads = struct.pack(">BBB", 0x12, pool.named(8, of_lambdas), 0xB0)
+        methods.append(_method(pool, "$deserializeLambda$", f"(Ljava/lang/invoke/SerializedLambda;){OBJECT}", loads, 1))
     attribute = struct.pack(">HIH", pool.text("Signature"), 2, pool.text(signature))
     body = struct.pack(">HHHH", access, this, above, len(implemented))
     body += b"".join(struct.pack(">H", each) for each in implemented)
     body += struct.pack(">HH", 0, len(methods)) + b"".join(methods) + struct.pack(">H", 1) + attribute
     return struct.pack(">IHH", 0xCAFEBABE, 0, java + _FIRST_JAVA) + pool.written() + body
+
+
+def literals(content: bytes) -> list[str]:
+    """Return the literals of strings in a class file, in the order of its constants."""
+    (count,) = struct.unpack_from(">H", content, 8)
+    found, texts, at, index = list[int](), dict[int, str](), 10, 1
+    while index < count:
+        tag, (number,) = content[at], struct.unpack_from(">H", content, at + 1)
+        if tag == 1:
+            texts[index] = content[at + 3 : at + 3 + number].decode("utf-8", "replace")
+        elif tag == 8:
+            found.append(number)
+        at += 3 + number if tag == 1 else 1 + SIZES[tag]
+        index += 2 if tag in (5, 6) else 1
+    return [texts[each] for each in found]
 
 
 def _method(pool: _Constants, name: str, kind: str, code: bytes, variables: int) -> bytes:
@@ -89,13 +111,19 @@ def jar(**classes: bytes) -> bytes:
     return archive({f"com/acme/{name}.class": content for name, content in classes.items()})
 
 
-def archive(files: dict[str, bytes]) -> bytes:
+def archive(files: dict[str, bytes], compression: int = zipfile.ZIP_STORED) -> bytes:
     """Return a zip file with these files, by path."""
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w") as opened:
         for path, content in files.items():
-            opened.writestr(zipfile.ZipInfo(path), content)
+            opened.writestr(zipfile.ZipInfo(path), content, compression)
     return made.getvalue()
+
+
+def changed_entry(content: bytes, offset: int, value: bytes) -> bytes:
+    """Return a zip file of one file, whose entry in the list of files has another value at an offset."""
+    at = content.rindex(b"PK\x01\x02") + offset
+    return content[:at] + value + content[at + len(value) :]
 
 
 def fmt_jar(says: str) -> bytes:

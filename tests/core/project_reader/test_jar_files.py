@@ -1,10 +1,11 @@
 """Jars of functions among the texts of a project: their descriptions, mistakes, and changes."""
 
 import hashlib
+import zipfile
 from collections.abc import Mapping
 
 import pytest
-from java_class_files import FMT, STRING, archive, class_file, fmt_jar, jar
+from java_class_files import FMT, STRING, archive, changed_entry, class_file, fmt_jar, jar
 
 from core.changes.classification import classify
 from core.changes.kinds import ChangeKind
@@ -133,6 +134,18 @@ BAD: list[tuple[dict[str, str | bytes], list[str]]] = [
     (of_jar(archive({"com/acme/Fmt.class": class_file("com.acme.Fmt", "a"),
                      "META-INF/maven/com.acme/udfs_2.12/pom.xml": b""})),
      ["functions/fmt.sql:1:74: acme.jar has a name for Scala 2.12 [build it for Scala 2.13"]),
+    (of_jar(changed_entry(ONE, 8, b"\x01")),
+     ["functions/fmt.sql:1:74: acme.jar contains the encrypted file com/acme/Fmt.class [build it without encryption]"]),
+    (of_jar(archive({"com/acme/Fmt.class": b"a"}, zipfile.ZIP_BZIP2)),
+     ["functions/fmt.sql:1:74: acme.jar contains com/acme/Fmt.class in a compression that Java does not read [build"]),
+    (of_jar(changed_entry(ONE, 24, (70 << 20).to_bytes(4, "little"))),
+     ["functions/fmt.sql:1:74: acme.jar has 70 MB when it is unpacked, and may have 64 MB [build a smaller jar]"]),
+    (of_jar(archive({"com/acme/Fmt.class": class_file("com.acme.Fmt", "a"),
+                     "META-INF/versions/21/com/acme/Fmt.class": class_file("com.acme.Fmt", "b")})),
+     ["functions/fmt.sql:1:74: acme.jar contains META-INF/versions/21/com/acme/Fmt.class, a class for some versions of "
+      "Java only [build it without META-INF/versions, so that each class has one file]"]),
+    (of_jar(changed_entry(ONE, 24, (1 << 20).to_bytes(4, "little"))),
+     ["functions/fmt.sql:1:49: com.acme.Fmt cannot be unpacked"]),
     (of_jar(ONE, file="acme_2.12-1.0.jar"), ["functions/fmt.sql:1:74: acme_2.12-1.0.jar has a name for Scala 2.12"]),
     ({**of_jar(ONE), "functions/FMT2.sql": "", "functions/f.yml": "class: a.F"},
      ["functions/FMT2.sql: FMT2.sql is ignored", "functions/f.yml: f: a function is declared in SQL or Python"]),

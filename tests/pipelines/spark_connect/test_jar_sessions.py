@@ -2,14 +2,16 @@
 
 import hashlib
 import uuid
+import zipfile
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from java_class_files import class_file, jar
+from java_class_files import archive, changed_entry, class_file, jar
 
 from core.model.errors import EngineRefused
 from core.ports.spark import AnotherQuery, FunctionFault, QueryStart
@@ -155,6 +157,33 @@ def test_what_the_pool_cannot_load_is_a_fault_before_anything_starts(jars: Groun
     (jars.folder / f"{fine.java.sha256}.jar").unlink()
     fault = jars.agent().load_functions([fine])
     assert fault is not None and fault.kind is FunctionFault.JAR_MISSING and fine.java.sha256 in str(fault.remedy)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (
+            changed_entry(jar(Fmt=class_file("com.acme.Fmt", "a")), 8, b"\x01"),
+            "acme.jar contains the encrypted file com/acme/Fmt.class",
+        ),
+        (
+            archive({"com/acme/Fmt.class": b"a" * 99}, zipfile.ZIP_DEFLATED).replace(b"\x4b\x4c", b"\xff\xff"),
+            "acme.jar contains com/acme/Fmt.class, which cannot be unpacked",
+        ),
+    ],
+)
+def test_a_jar_that_cannot_be_unpacked_is_a_fault_and_never_reaches_the_pool(
+    tmp_path: Path, content: bytes, said: str
+) -> None:
+    (tmp_path / "a.jar").write_bytes(content)
+    spark = SimpleNamespace(streams=None)
+    session: Any = SimpleNamespace(spark=spark, attach=lambda: None, another_session=lambda id: session)
+    stored: Any = SimpleNamespace(path=lambda sha256, name: str(tmp_path / "a.jar"))
+    sha256 = hashlib.sha256(content).hexdigest()
+    function = RegisteredFunction("fmt__jar_1", "string", java=JarClass("com.acme.Fmt", "acme.jar", sha256))
+    fault = StatementQueries(session, jars=stored).load_functions([function])
+    assert fault is not None and fault.kind is FunctionFault.CLASS_NOT_LOADED
+    assert str(fault).startswith(f"com.acme.Fmt of acme.jar cannot be loaded: {said}")
 
 
 @pytest.mark.drill
