@@ -75,6 +75,7 @@ class CaseRunner:
         self._case_s = case_s
         self._numbers = numbers or itertools.count(1)
         self._running: tuple[StreamTrial, TrialStatement] | None = None
+        self._missed = False
 
     def run(self, case: StatementCase) -> CaseResult:
         """Run a case's statement on its input rows, and compare the written rows with the expected rows."""
@@ -99,18 +100,20 @@ class CaseRunner:
         result = self._ended(case, look)
         if not written:
             parsed = self._tables[case.table].parsed
-            # Errors of jobs already have a remedy.
-            remedy = "" if parsed is not None and parsed.in_python else "correct the statement, then do this again"
+            # Errors of jobs already have a remedy, and so has a statement that takes too long.
+            has_remedy = self._missed or (parsed is not None and parsed.in_python)
+            remedy = "" if has_remedy else "correct the statement, then do this again"
             raise EngineRefused(result.summary, remedy=remedy)
         return written[0]
 
     def _ended(self, case: StatementCase, judge: Callable[[], CaseResult], *, trials: int = 1) -> CaseResult:
-        began, seconds = time.monotonic(), self._case_s * trials
+        began, seconds, self._missed = time.monotonic(), self._case_s * trials, False
         try:
             result = call_deadlines.call(seconds, judge)
         except CaseFailed as failed:
             result = failed.result
         except call_deadlines.MissedDeadline:
+            self._missed = True
             self._stop()
             summary = f"it did not end within {seconds:.0f} s: --timeout S allows more"
             result = CaseResult("", "", "", CaseOutcome.ERROR, summary)

@@ -106,7 +106,10 @@ def _init(context: CommandContext) -> int:
     def tell(doing: str) -> None:
         output.progress(WaitProgress(doing, time.monotonic() - began, 0.0))
 
-    path = statement_tests.write_first_case(context.operations, context.args.table, context.environ, tell=tell)
+    args = context.args
+    path = statement_tests.write_first_case(
+        context.operations, args.table, context.environ, case_s=args.timeout, tell=tell
+    )
     said = "its expected rows were recorded, not verified: review them, then run headgate test"
     output.answer({"written": path}, said, lines=[path])
     return 0

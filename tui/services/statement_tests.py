@@ -270,10 +270,11 @@ def report_failed_upgrades(
 
 
 def write_first_case(
-    operations: EnvironmentService, word: str, environ: Mapping[str, str], *, tell: Callable[[str], None]
+    operations: EnvironmentService, word: str, environ: Mapping[str, str], *, case_s: float, tell: Callable[[str], None]
 ) -> str:
     """Write a table's first test case, with the rows that its statement produces today; return the file's path.
 
+    The statement may take `case_s` seconds.
     Raises Refused if the file exists, UsageError if the table has no statement, and any error of the test run.
     """
     declared = operations.projects.read_sound_tables()
@@ -293,6 +294,7 @@ def write_first_case(
         {},
         environment=operations.place.environment,
         record=table.name,
+        case_s=case_s,
         settings=_settings(operations, declared.project),
         packages=_packages(operations, declared.project),
         install_s=_install_s(tables, {table.name}, {}),

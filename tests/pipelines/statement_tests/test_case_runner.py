@@ -5,10 +5,13 @@ import uuid
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
+from unittest.mock import MagicMock
 
 import pytest
 import small_project
 
+from core.model.errors import EngineRefused
 from core.model.names import TableName
 from core.project.model import Table
 from core.project_reader.loader import read_project
@@ -19,6 +22,7 @@ from core.statement_tests.request import CaseOutcome, UpgradeVerdict, settings_o
 from pipelines.demo.event_simulation import FOLDER
 from pipelines.local_pool.connect_server import LocalPool
 from pipelines.python_jobs.job_environments import JobEnvironments
+from pipelines.spark_connect import call_deadlines
 from pipelines.spark_connect.session import Session
 from pipelines.statement_tests.case_runner import CaseRunner
 from pipelines.statement_tests.stream_trial import TrialStatement
@@ -145,6 +149,20 @@ def test_another_type_than_declared_fails(own_session: Session, tmp_path: Path) 
         CaseOutcome.FAILED,
         "id is declared as bigint, and the statement writes int",
     )
+
+
+def test_a_first_case_that_takes_too_long_is_no_mistake_of_the_statement(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def call(seconds: float, act: object) -> None:
+        raise call_deadlines.MissedDeadline("too late")
+
+    monkeypatch.setattr(call_deadlines, "call", call)
+    declared = tables("SELECT id, kind FROM STREAM landed", "id BIGINT, kind STRING")
+    case = case_of("given: {landed: [{id: 1, kind: x}]}\nexpect: []", declared)
+    with pytest.raises(EngineRefused) as error:
+        runner(cast(Session, MagicMock()), tmp_path, declared, case_s=5).record(case)
+    assert error.value.sentence == "it did not end within 5 s: --timeout S allows more"
 
 
 @pytest.mark.drill

@@ -236,9 +236,9 @@ def test_without_a_ledger_an_upgrade_needs_a_commit(folder: Path, capsys: pytest
 
 def test_a_first_case_is_written_once(folder: Path, child: Child, capsys: pytest.CaptureFixture[str]) -> None:
     asked = child({"recorded": CASE})
-    assert said(["test", "init", "a"], capsys, 0).endswith("review them, then run headgate test\n")
+    assert said(["test", "init", "a", "--timeout", "9"], capsys, 0).endswith("review them, then run headgate test\n")
     path = folder / "pipelines/sources/p/a/tests/a_recorded.yml"
-    assert path.read_text() == CASE and asked[0].record == "a"
+    assert path.read_text() == CASE and (asked[0].record, asked[0].case_s) == ("a", 9)
     path.write_text("mine")
     assert "exists" in said(["test", "init", "a"], capsys, 3)
     assert path.read_text() == "mine"
