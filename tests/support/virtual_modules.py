@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import lru_cache, partial
 from types import ModuleType
 from typing import Any
@@ -36,7 +36,7 @@ from pipelines.agent.identity import environment_identity, registry_records
 from pipelines.agent.pool import pool_supervisor, spark_connection
 from pipelines.agent.pool.pool_supervisor import PoolSupervisor
 from pipelines.agent.requests import adoption
-from pipelines.spark_connect import streaming_queries
+from pipelines.spark_connect import jar_sessions, streaming_queries
 from state import transactions
 
 PREFIXES = ("pipelines.agent", "pipelines.spark_connect.", "state.emergency_journal")
@@ -102,43 +102,40 @@ class _NoSocket:
 def lived(modules: VirtualModules, server: Server, disk: Disk, changes: Any) -> Iterator[None]:
     """Run the agent's modules inside a life for the duration of the block; `changes` alters each agent's context."""
     stand_ins = _stand_ins(modules)
-    before: list[tuple[Any, str, Any]] = []
+    with ExitStack() as restored:
 
-    def put(owner: Any, attribute: str, value: Any) -> None:
-        before.append((owner, attribute, vars(owner)[attribute]))
-        setattr(owner, attribute, value)
-
-    for module, attribute, name in _PLACES:
-        put(module, attribute, stand_ins[name])
-    for module, attribute in _LOCKS:
-        put(module, attribute, modules.threading.Lock())
-    put(streaming_queries, "StreamingQuery", _handle_of(server))
-    put(streaming_queries, "ListenerEvents", ModelledEvents)
-    put(streaming_queries, "OpenBatches", NoOpenBatches)
-    session = type("LivedSession", (ModelledSession,), {"server": server})
-    pool = type("LivedPool", (ModelledLocalPool,), {"server": server})
-    journal = type("LifeJournal", (LivedJournal,), {"disk": disk})
-    put(pool_supervisor, "LocalPool", pool)
-    for attribute, value in (
-        ("Session", session), ("SparkQueries", ModelledQueries), ("SparkTables", ModelledTables),
-        ("SparkAnalysis", ModelledAnalysis), ("SparkUpkeep", NoUpkeep),
-    ):  # fmt: skip
-        put(spark_connection, attribute, value)
-    put(daemon, "PoolSupervisor", partial(PoolSupervisor, monotonic=modules.time.monotonic))
-    put(daemon, "SocketServer", _NoSocket)
-    put(daemon, "EmergencyJournal", journal)
-    put(daemon, "AgentContext", _context(changes))
-    put(adoption, "pid_of_server_on", lambda data: None)
-    put(transactions, "row_from_values", _ROWS)
-    for owner, noun in ((registry_records, "record"), (environment_identity, "mark")):
-        for verb in ("read", "write"):
-            name = f"{verb}_{noun}"
-            put(owner, name, _on_disk(disk, vars(owner)[name], writes=verb == "write"))
-    try:
-        yield
-    finally:
-        for owner, attribute, value in reversed(before):
+        def put(owner: Any, attribute: str, value: Any) -> None:
+            restored.callback(setattr, owner, attribute, vars(owner)[attribute])
             setattr(owner, attribute, value)
+
+        for module, attribute, name in _PLACES:
+            put(module, attribute, stand_ins[name])
+        for module, attribute in _LOCKS:
+            put(module, attribute, modules.threading.Lock())
+        put(streaming_queries, "StreamingQuery", _handle_of(server))
+        put(streaming_queries, "ListenerEvents", ModelledEvents)
+        put(streaming_queries, "OpenBatches", NoOpenBatches)
+        session = type("LivedSession", (ModelledSession,), {"server": server})
+        pool = type("LivedPool", (ModelledLocalPool,), {"server": server})
+        journal = type("LifeJournal", (LivedJournal,), {"disk": disk})
+        put(pool_supervisor, "LocalPool", pool)
+        for attribute, value in (
+            ("Session", session), ("SparkTables", ModelledTables),
+            ("SparkAnalysis", ModelledAnalysis), ("SparkUpkeep", NoUpkeep),
+        ):  # fmt: skip
+            put(spark_connection, attribute, value)
+        put(jar_sessions, "SparkQueries", ModelledQueries)
+        put(daemon, "PoolSupervisor", partial(PoolSupervisor, monotonic=modules.time.monotonic))
+        put(daemon, "SocketServer", _NoSocket)
+        put(daemon, "EmergencyJournal", journal)
+        put(daemon, "AgentContext", _context(changes))
+        put(adoption, "pid_of_server_on", lambda data: None)
+        put(transactions, "row_from_values", _ROWS)
+        for owner, noun in ((registry_records, "record"), (environment_identity, "mark")):
+            for verb in ("read", "write"):
+                name = f"{verb}_{noun}"
+                put(owner, name, _on_disk(disk, vars(owner)[name], writes=verb == "write"))
+        yield
 
 
 def _context(changes: Any) -> Any:
