@@ -23,7 +23,7 @@ from tiny_project import Tiny, committed, tiny_that_runs, until
 
 from pipelines.storage.delta_log import DeltaLog
 
-pytestmark = [pytest.mark.spark, pytest.mark.drill]
+pytestmark = [pytest.mark.spark, pytest.mark.drill, pytest.mark.long]
 
 SEED = int(os.environ.get("HEADGATE_SEED", "29"))
 IDS = range(1, 41)
@@ -189,7 +189,6 @@ def test_events_of_an_outbox_are_rows_with_the_type_of_their_header(
     until(lambda: placed() == [(1, "9.50", "Placed")], ARRIVES_S, "the event is one row")
 
 
-@pytest.mark.long
 def test_init_declares_a_keyed_table_for_changes(
     tiny: Tiny, connect: KafkaConnect, broker: Broker, postgres: PostgresServer
 ) -> None:
@@ -208,7 +207,6 @@ def test_init_declares_a_keyed_table_for_changes(
     until(same, ARRIVES_S, "the keyed table equals the table in the database")
 
 
-@pytest.mark.long
 def test_no_change_is_lost_or_stale_when_the_worker_is_killed_under_load(
     tiny: Tiny, connect: KafkaConnect, postgres: PostgresServer
 ) -> None:
