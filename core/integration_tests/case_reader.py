@@ -6,17 +6,17 @@ from collections.abc import Iterable, Iterator, Mapping
 from core.integration_tests.case import IntegrationCase
 from core.model.errors import BadName
 from core.model.names import TableName, parse_table_name
-from core.model.problems import Problem, Severity, Where, in_reading_order
+from core.model.problems import Problem
 from core.project.model import Project, Table
 from core.project_reader.ephemeral_project import upstream_of
-from core.project_reader.yaml_reader import YamlValue, read_yaml
+from core.project_reader.yaml_reader import YamlValue
 from core.statement_tests.case import Part, Row
 from core.statement_tests.fixture_rows import (
-    CSV_ENDING,
     FixtureFile,
     columns_of,
     expected_columns_of,
     listed_columns,
+    read_fixture_files,
     read_rows,
 )
 from core.text.wording import did_you_mean
@@ -34,25 +34,7 @@ def read_integration_cases(
 
     `texts` contains the files of the `integration` folders by path.
     """
-    problems: list[Problem] = []
-    found: list[IntegrationCase] = []
-    for path in sorted(texts):
-        folder, name = posixpath.split(path)
-        stem, _, ending = name.rpartition(".")
-        right = CSV_ENDING if ending.lower() == CSV_ENDING else "yml"
-        if ending != right:
-            problems.append(Problem(f"{name} is ignored", f"rename it to {stem}.{right}", Where(path)))
-        if not name.endswith(".yml"):
-            continue
-        mine: list[Problem] = []
-        top = read_yaml(texts[path], path, mine)
-        if top is not None:
-            beside = {posixpath.basename(each): texts[each] for each in texts if posixpath.dirname(each) == folder}
-            case = _read_case(FixtureFile(path, top, project.tables, beside), project)
-            if not any(problem.severity is Severity.ERROR for problem in mine):
-                found.append(case)
-        problems += mine
-    return tuple(found), in_reading_order(problems)
+    return read_fixture_files(texts, project.tables, lambda file: _read_case(file, project))
 
 
 def sources_of(project: Project, tables: Iterable[TableName]) -> dict[TableName, bool]:

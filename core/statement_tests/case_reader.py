@@ -5,19 +5,19 @@ from collections.abc import Iterator, Mapping
 
 from core.model.errors import BadName
 from core.model.names import TableName, parse_table_name
-from core.model.problems import Problem, Severity, Where, in_reading_order
+from core.model.problems import Problem
 from core.project.model import Table
 from core.project_reader.paths import TESTS_FOLDER
-from core.project_reader.yaml_reader import YamlValue, read_yaml
+from core.project_reader.yaml_reader import YamlValue
 from core.sql.analysis_safety import unsafe_for_tests
 from core.sql.statement import ParsedStatement
 from core.statement_tests.case import Part, Row, StatementCase
 from core.statement_tests.fixture_rows import (
-    CSV_ENDING,
     FixtureFile,
     columns_of,
     expected_columns_of,
     listed_columns,
+    read_fixture_files,
     read_rows,
 )
 from core.text.wording import did_you_mean
@@ -29,28 +29,12 @@ def read_cases(
     texts: Mapping[str, str], tables: Mapping[TableName, Table]
 ) -> tuple[tuple[StatementCase, ...], tuple[Problem, ...]]:
     """Read each YAML file in the `tests` folders as a test case; return the valid cases and all Problems."""
-    problems: list[Problem] = []
-    found: list[StatementCase] = []
     units: dict[str, list[Table]] = {}
     for table in tables.values():
         units.setdefault(table.case_folder, []).append(table)
-    for path in sorted(texts):
-        folder, name = posixpath.split(path)
-        stem, _, ending = name.rpartition(".")
-        right = CSV_ENDING if ending.lower() == CSV_ENDING else "yml"
-        if ending != right:
-            problems.append(Problem(f"{name} is ignored", f"rename it to {stem}.{right}", Where(path)))
-        if not name.endswith(".yml"):
-            continue
-        mine: list[Problem] = []
-        top = read_yaml(texts[path], path, mine)
-        if top is not None:
-            beside = {posixpath.basename(other): texts[other] for other in texts if posixpath.dirname(other) == folder}
-            case = _read_case(FixtureFile(path, top, tables, beside), units.get(posixpath.dirname(folder), []))
-            if case is not None and not any(problem.severity is Severity.ERROR for problem in mine):
-                found.append(case)
-        problems += mine
-    return tuple(found), in_reading_order(problems)
+    return read_fixture_files(
+        texts, tables, lambda file: _read_case(file, units.get(posixpath.dirname(posixpath.dirname(file.path)), []))
+    )
 
 
 def refuse_unsafe(table: Table) -> Iterator[Problem]:

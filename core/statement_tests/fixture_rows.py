@@ -3,17 +3,20 @@
 import csv
 import io
 import posixpath
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 from core.model.names import TableName
-from core.model.problems import Problem, Where
+from core.model.problems import Problem, Severity, Where, in_reading_order
 from core.project.model import Table
-from core.project_reader.yaml_reader import YamlSection, YamlValue
+from core.project_reader.yaml_reader import YamlSection, YamlValue, read_yaml
 from core.sql.metadata_columns import without_metadata
 from core.statement_tests.case import Row, TypedColumns
 from core.statement_tests.typed_values import BadValue, typed_value, value_of_cell
 from core.text.wording import counted, did_you_mean
+
+C = TypeVar("C")
 
 CSV_ENDING = "csv"
 
@@ -34,6 +37,34 @@ class FixtureFile:
     def report(self, summary: str, remedy: str, line: int, subject: str = "") -> None:
         """Add a Problem at a line of the file."""
         self.top.problems.append(Problem(summary, remedy, Where(self.path, line), subject))
+
+
+def read_fixture_files(
+    texts: Mapping[str, str], tables: Mapping[TableName, Table], read: Callable[[FixtureFile], C | None]
+) -> tuple[tuple[C, ...], tuple[Problem, ...]]:
+    """Read each YAML file in `texts` as a test case; return the valid cases, sorted by path, and all Problems.
+
+    `texts` contains all files of the folders by path. `read` returns None, or reports an error, for an invalid case.
+    """
+    problems: list[Problem] = []
+    found: list[C] = []
+    for path in sorted(texts):
+        folder, name = posixpath.split(path)
+        stem, _, ending = name.rpartition(".")
+        right = CSV_ENDING if ending.lower() == CSV_ENDING else "yml"
+        if ending != right:
+            problems.append(Problem(f"{name} is ignored", f"rename it to {stem}.{right}", Where(path)))
+        if not name.endswith(".yml"):
+            continue
+        mine: list[Problem] = []
+        top = read_yaml(texts[path], path, mine)
+        if top is not None:
+            beside = {posixpath.basename(other): texts[other] for other in texts if posixpath.dirname(other) == folder}
+            case = read(FixtureFile(path, top, tables, beside))
+            if case is not None and not any(problem.severity is Severity.ERROR for problem in mine):
+                found.append(case)
+        problems += mine
+    return tuple(found), in_reading_order(problems)
 
 
 def columns_of(table: Table) -> TypedColumns:

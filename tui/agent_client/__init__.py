@@ -1,1 +1,1 @@
-"""The client side of the agent: its socket, its commands, and the processes of agent and pool."""
+"""The client side of the agent: its socket, its commands, and the processes of agent, pool and Spark side."""

@@ -3,12 +3,8 @@
 A benchmark runs in an ephemeral environment. Only samples are read from the environment on which that is based.
 """
 
-import json
 import os
-import subprocess
-import threading
-from collections.abc import Generator, Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +12,7 @@ from core.bench.replayed_load import event_column
 from core.bench.request import BenchRequest, BenchSource, BenchStatement
 from core.bench.watermark_waits import watermark_wait
 from core.lag.faults import objective_s
-from core.model.errors import HeadgateError, Refused, UsageError, error_from_json
+from core.model.errors import Refused, UsageError
 from core.model.names import TableName, trigger_s
 from core.model.table_formats import table_format
 from core.observed.versions import Deployment
@@ -24,7 +20,7 @@ from core.project.model import Project, Table
 from core.statement_tests.case_writer import literals_in
 from core.statement_tests.fixture_rows import columns_of
 from core.text.wording import did_you_mean
-from tui.agent_client import os_processes
+from tui.agent_client.spark_side_process import SparkSideProcess
 from tui.project_folder.git_objects import texts_differing_from
 from tui.services.environment_service import EnvironmentService
 
@@ -193,59 +189,12 @@ def run_child(request: BenchRequest, environ: Mapping[str, str]) -> Generator[di
 
     Closing the generator ends the child.
     """
-    process = subprocess.Popen(
-        os_processes.module_command(RUNNER),
-        cwd="/",
-        env=os_processes.child_environment(environ),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        # Ctrl-C is handled here; the child ends with its input.
-        start_new_session=True,
-        umask=0o077,
-    )
-    said: list[str] = []
-    listener = threading.Thread(target=lambda: said.extend(process.stderr or ()), daemon=True)
-    listener.start()
+    process = SparkSideProcess(RUNNER, environ=environ, task="measures", end_s=END_S)
     try:
-        yield from _answers(process, request, said, listener)
+        process.send(request.as_json())
+        yield from process.answers()
     finally:
-        _end(process)
-
-
-def _answers(
-    process: "subprocess.Popen[str]", request: BenchRequest, said: list[str], listener: threading.Thread
-) -> Iterator[dict[str, Any]]:
-    assert process.stdin is not None and process.stdout is not None, "both are pipes"
-    with suppress(BrokenPipeError):
-        process.stdin.write(json.dumps(request.as_json()) + "\n")
-        process.stdin.flush()
-    for line in process.stdout:
-        try:
-            answer = json.loads(line)
-        except ValueError:
-            said.append(line)
-            continue
-        if "error" in answer:
-            raise error_from_json(answer["error"])
-        if "done" in answer:
-            return
-        yield answer
-    listener.join(END_S)
-    why = next((line.strip() for line in reversed(said) if line.strip()), "it said nothing")
-    raise HeadgateError(f"the process that measures ended: {why}", remedy="headgate doctor checks what it needs")
-
-
-def _end(process: "subprocess.Popen[str]") -> None:
-    if process.stdin is not None:
-        with suppress(OSError):
-            process.stdin.close()
-    try:
-        process.wait(END_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
+        process.end()
 
 
 def texts_before(operations: EnvironmentService, since: str) -> tuple[dict[str, str], frozenset[TableName]]:

@@ -12,16 +12,15 @@ from core.integration_tests.case_reader import read_integration_cases
 from core.integration_tests.case_writer import recorded_case, recorded_case_path
 from core.integration_tests.generated_input import PARTS, generated_parts, sinks_of
 from core.integration_tests.results import CheckedTable, Found, TestResult, judged
-from core.model.errors import HeadgateError, InvalidProject, Refused, UsageError
+from core.model.errors import HeadgateError, Refused, UsageError
 from core.model.names import TableName
-from core.model.problems import Problem, Severity
 from core.project.ephemeral import Teardown
 from core.project.manifest_head import MANIFEST_PATH
 from core.project_reader.layout import manifest_layout
 from core.statement_tests.case import Part
 from core.statement_tests.fixture_rows import expected_columns_of
 from core.statement_tests.request import CaseOutcome
-from core.text.wording import counted, did_you_mean
+from core.text.wording import did_you_mean
 from tui.agent_client.agent_process import ProgressCallback
 from tui.project_folder.declaring_files import FOLDER, read_integration_files
 from tui.project_folder.user_named_files import write_new
@@ -34,6 +33,7 @@ from tui.services.ephemeral_environment import (
     StatementFailed,
     ephemeral_environment,
 )
+from tui.services.statement_tests import refuse_problems
 
 PURPOSE = "headgate test --integration"
 
@@ -105,7 +105,7 @@ def select_cases(operations: EnvironmentService, tables: set[TableName]) -> tupl
     files = read_integration_files(operations.place.folder, layout.folder if layout is not None else FOLDER)
     cases, problems = read_integration_cases(files, project)
     chosen = tuple(case for case in cases if tables & case.expected.keys())
-    _refuse(operations.place.folder, problems)
+    refuse_problems(f"the integration tests of {operations.place.folder}", problems)
     return chosen
 
 
@@ -216,13 +216,3 @@ def deliver(
             raise NotDelivered(result, remedy=error.remedy) from error
         slowest = max(slowest, took)
     return slowest
-
-
-def _refuse(folder: str, problems: tuple[Problem, ...]) -> None:
-    errors = [problem for problem in problems if problem.severity is Severity.ERROR]
-    if errors:
-        raise InvalidProject(
-            f"the integration tests of {folder} have {counted(len(errors), 'problem')}",
-            remedy="correct what is listed; nothing was run",
-            problems=tuple(problem.as_json() for problem in problems),
-        )

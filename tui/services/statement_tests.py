@@ -1,12 +1,10 @@
 """Selects and reads the test cases of a project, and runs them in a child process with a separate Spark server."""
 
-import json
 import os
 import shutil
-import subprocess
 import tempfile
 import threading
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,7 +12,7 @@ from typing import Any
 
 from core.changes.classification import Change, unproven_change
 from core.ipc.environment_paths import job_packages
-from core.model.errors import HeadgateError, InvalidProject, Refused, UsageError, error_from_json
+from core.model.errors import HeadgateError, InvalidProject, Refused, UsageError
 from core.model.evidence import Notice
 from core.model.names import TableName
 from core.model.problems import Problem, Severity
@@ -33,6 +31,7 @@ from core.statement_tests.request import INSTALL_S, CaseRequest, CaseResult, set
 from core.statement_tests.upgrade import compatible_code, planned_change, shown_unsafe
 from core.text.wording import counted, did_you_mean
 from tui.agent_client import agent_process, os_processes
+from tui.agent_client.spark_side_process import SparkSideProcess
 from tui.project_folder.declaring_files import read_test_files
 from tui.project_folder.environment_selection import has_ledger
 from tui.project_folder.project_folder_reader import ProjectDeclaration
@@ -114,7 +113,7 @@ def select_cases(operations: EnvironmentService, words: Iterable[str], products:
         # There may be test cases of tables that are left out.
         operations.projects.read()
     unsafe = [problem for name in {case.table for case in mine} for problem in refuse_unsafe(tables[name])]
-    _refuse(operations.place.folder, (*problems, *functions.problems, *unsafe))
+    refuse_problems(f"the tests of {operations.place.folder}", (*problems, *functions.problems, *unsafe))
     return SelectedCases(
         cases=(*mine, *functions.cases),
         chosen=frozenset(chosen),
@@ -287,7 +286,7 @@ def write_first_case(
     place = Path(operations.place.folder, path)
     if os.path.lexists(place):
         raise Refused(f"{place} exists", remedy="rename it, or edit it; nothing was written")
-    _refuse(operations.place.folder, tuple(refuse_unsafe(table)))
+    refuse_problems(f"the tests of {operations.place.folder}", tuple(refuse_unsafe(table)))
     texts = _needed_texts(declared.texts, tables, {table.name}, set())
     request = CaseRequest(
         texts,
@@ -320,68 +319,19 @@ def run_child(request: CaseRequest, environ: Mapping[str, str], *, trials: int =
     except OSError as error:
         summary = f"no folder for the test can be made: {error.strerror}"
         raise HeadgateError(summary, remedy="free some disk space, or set TMPDIR") from error
-    process = subprocess.Popen(
-        os_processes.module_command(RUNNER, folder),
-        cwd="/",
-        env=os_processes.child_environment(environ),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        # We handle Ctrl-C, and end the child by closing its input.
-        start_new_session=True,
-        umask=0o077,
-    )
-    said: list[str] = []
-    listener = threading.Thread(target=lambda: said.extend(process.stderr or ()), daemon=True)
+    process = SparkSideProcess(RUNNER, folder, environ=environ, task="runs the tests", end_s=END_S)
     alarm = threading.Timer(START_S + request.install_s + (request.case_s + END_S) * trials, process.kill)
-    listener.start()
     alarm.start()
     try:
-        yield from _answers(process, request, said, listener)
+        process.send(request.as_json())
+        yield from process.answers()
     finally:
         alarm.cancel()
-        _end(process, folder)
-
-
-def _answers(
-    process: "subprocess.Popen[str]", request: CaseRequest, said: list[str], listener: threading.Thread
-) -> Iterator[dict[str, Any]]:
-    assert process.stdin is not None and process.stdout is not None, "both are pipes"
-    with suppress(BrokenPipeError):
-        process.stdin.write(json.dumps(request.as_json()) + "\n")
-        process.stdin.flush()
-    for line in process.stdout:
-        try:
-            answer = json.loads(line)
-        except ValueError:
-            said.append(line)
-            continue
-        if "error" in answer:
-            raise error_from_json(answer["error"])
-        if "done" in answer:
-            return
-        yield answer
-    # The child's last answers may still be in the pipe.
-    listener.join(END_S)
-    why = next((line.strip() for line in reversed(said) if line.strip()), "it said nothing")
-    raise HeadgateError(f"the process that runs the tests ended: {why}", remedy="headgate doctor checks what it needs")
-
-
-def _end(process: "subprocess.Popen[str]", folder: str) -> None:
-    """End the child process by closing its input, or kill it; then end its Spark server and delete its folder."""
-    if process.stdin is not None:
-        with suppress(OSError):
-            process.stdin.close()
-    try:
-        process.wait(END_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-    server = agent_process.find_server(folder, os.path.join(folder, "pool.json"))
-    if server is not None:
-        os_processes.end_process(server, patience_s=END_S)
-    shutil.rmtree(folder, ignore_errors=True)
+        process.end()
+        server = agent_process.find_server(folder, os.path.join(folder, "pool.json"))
+        if server is not None:
+            os_processes.end_process(server, patience_s=END_S)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _chosen(
@@ -422,11 +372,12 @@ def _one(operations: EnvironmentService, word: str, declared: ProjectDeclaration
     return name
 
 
-def _refuse(folder: str, problems: tuple[Problem, ...]) -> None:
+def refuse_problems(what: str, problems: tuple[Problem, ...]) -> None:
+    """Raise InvalidProject, with all Problems, if one of the Problems of test cases is an error."""
     errors = [problem for problem in problems if problem.severity is Severity.ERROR]
     if errors:
         raise InvalidProject(
-            f"the tests of {folder} have {counted(len(errors), 'problem')}",
+            f"{what} have {counted(len(errors), 'problem')}",
             remedy="correct what is listed; nothing was run",
             problems=tuple(problem.as_json() for problem in problems),
         )

@@ -1,18 +1,14 @@
 """The client of a child process that reads and writes rows of tables, and reads positions of statements."""
 
-import json
-import subprocess
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
 from core.integration_tests.positions import Position
-from core.model.errors import HeadgateError, error_from_json
 from core.model.names import TableName
 from core.statement_tests.case import Row, TypedColumns
 from core.statement_tests.typed_values import decoded_value, encoded_value
-from tui.agent_client import os_processes
+from tui.agent_client.spark_side_process import SparkSideProcess
 
 RUNNER = "pipelines.integration_tests"
 
@@ -29,21 +25,7 @@ class TableClient:
     """
 
     def __init__(self, environ: Mapping[str, str]) -> None:
-        self._child = subprocess.Popen(
-            os_processes.module_command(RUNNER),
-            cwd="/",
-            env=os_processes.child_environment(environ),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            # Ctrl-C is handled here; the child ends with its input.
-            start_new_session=True,
-            umask=0o077,
-        )
-        self._said: list[str] = []
-        self._listener = threading.Thread(target=self._listen, daemon=True)
-        self._listener.start()
+        self._child = SparkSideProcess(RUNNER, environ=environ, task="reads tables", end_s=END_S)
 
     def use_server(self, url: str, token: str) -> None:
         """Open a session on a Spark server, unless it is open already."""
@@ -75,42 +57,16 @@ class TableClient:
 
     def close(self) -> None:
         """End the child process, which first releases its session."""
-        if self._child.stdin is not None:
-            with suppress(OSError):
-                self._child.stdin.close()
-        try:
-            self._child.wait(END_S)
-        except subprocess.TimeoutExpired:
-            self._child.kill()
-            self._child.wait()
-        self._listener.join(END_S)
-        for pipe in (self._child.stdout, self._child.stderr):
-            if pipe is not None:
-                pipe.close()
-
-    def _listen(self) -> None:
-        for line in self._child.stderr or ():
-            self._said = [*self._said[-20:], line]
+        self._child.end()
 
     def _ask(self, op: str, **arguments: Any) -> dict[str, Any]:
-        assert self._child.stdin is not None and self._child.stdout is not None, "both are pipes"
         alarm = threading.Timer(CALL_S, self._child.kill)
         alarm.start()
         try:
-            with suppress(BrokenPipeError):
-                self._child.stdin.write(json.dumps({"op": op, **arguments}) + "\n")
-                self._child.stdin.flush()
-            line = self._child.stdout.readline()
+            self._child.send({"op": op, **arguments})
+            return self._child.answer()
         finally:
             alarm.cancel()
-        if not line:
-            self._listener.join(END_S)
-            why = next((each.strip() for each in reversed(self._said) if each.strip()), "it said nothing")
-            raise HeadgateError(f"the process that reads tables ended: {why}", remedy="headgate doctor")
-        answer: dict[str, Any] = json.loads(line)
-        if "error" in answer:
-            raise error_from_json(answer["error"])
-        return answer
 
 
 def _encoded(row: Row, columns: TypedColumns) -> list[str | None]:
