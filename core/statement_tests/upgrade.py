@@ -22,9 +22,14 @@ _GOES_ON = (Action.KEEP, Action.RECORD, Action.START, Action.RESUME, Action.REST
 
 _SHOWN: Mapping[str, str] = {
     UpgradeVerdict.SAFE: "the upgrade writes the same rows as the new text alone",
-    UpgradeVerdict.SEAM: "rows written before the upgrade keep the old meaning",
+    UpgradeVerdict.SEAM: "rows written before the upgrade keep the old meaning, and those written after it are right",
     UpgradeVerdict.MIXED: "state that the old text left behind makes rows wrong",
     UpgradeVerdict.REFUSED: "the new text cannot continue from it",
+}
+
+_LEADS: Mapping[str, str] = {
+    UpgradeVerdict.SAFE: "safe in this case",
+    UpgradeVerdict.SEAM: "the table gets rows of both texts",
 }
 
 _STATE_FITS: Mapping[str, str] = {
@@ -93,8 +98,7 @@ def upgrade_words(result: CaseResult, change: Change, compatible: str = "") -> t
     planned = [f"a plan would {_action(change.action)}: {definition.label} ({definition.code})", _why(change)]
     if result.outcome is CaseOutcome.SKIPPED or not result.verdict:
         return tuple(planned)
-    safe = "safe in this case" if result.verdict == UpgradeVerdict.SAFE else "not safe on the same checkpoint"
-    words = [f"{safe}: {_SHOWN[result.verdict]}", *planned]
+    words = [f"{_LEADS.get(result.verdict, 'not safe on the same checkpoint')}: {_SHOWN[result.verdict]}", *planned]
     goes_on = change.action in _GOES_ON
     if compatible and result.verdict in _STATE_FITS:
         rows = _STATE_FITS[result.verdict]
