@@ -19,7 +19,7 @@ from core.model.actions import Action
 from core.model.evidence import Notice
 from core.model.names import TableName
 from core.project.revision import Revision, RevisionTexts
-from core.sql.python_functions import RegisteredFunction, is_registered
+from core.sql.registered_functions import RegisteredFunction, is_registered
 from core.sql.statement import Column, ParsedStatement, line_of
 from core.text.sentence import Fact
 

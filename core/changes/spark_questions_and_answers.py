@@ -14,7 +14,7 @@ from typing import Any
 
 from core.model.errors import BadName, UsageError
 from core.model.names import TableName, parse_table_name
-from core.sql.python_functions import PythonKind, RegisteredFunction, is_registered_name
+from core.sql.registered_functions import PythonKind, RegisteredFunction, is_registered_name
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ from typing import Any, Protocol
 from core.changes.spark_questions_and_answers import AnalysisAnswer, AnalysisQuestion
 from core.model.errors import EngineRefused, SparkFailure
 from core.sql.avro_schemas import SchemasByPart
-from core.sql.python_functions import RegisteredFunction
 from core.sql.python_jobs import PythonJob
+from core.sql.registered_functions import RegisteredFunction
 from core.text.sentence import Fact, FactKind, Sentence
 
 NEWEST_WRITER = 2

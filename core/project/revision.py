@@ -10,7 +10,7 @@ from typing import Any
 from core.model.evidence import Edit, EditKind
 from core.model.names import TableName
 from core.project.model import Pool, Settings
-from core.sql.python_functions import is_python
+from core.sql.registered_functions import is_python
 from core.sql.statement import ParsedStatement, TableDdl
 from core.text.wording import clipped
 

@@ -81,8 +81,8 @@ class FunctionFiles:
     def replace_calls(self, path: str, text: str) -> str:
         """Return an SQL file of a table with its calls replaced. A mistake is added to `problems`."""
         from core.sql.function_calls import called_names, calls_one_of, replace_calls
-        from core.sql.python_functions import REGISTERED
         from core.sql.python_jobs import is_python_job
+        from core.sql.registered_functions import REGISTERED
         from core.sql.tokens.lexer import SqlDiagnostic, open_sql, tokens_of
 
         if is_python_job(text):
@@ -168,7 +168,7 @@ def function_files(folder: str, texts: RevisionTexts) -> Iterator[tuple[str, str
 
 def function_file(name: str, text: str) -> str:
     """Return the name of the file that declares a function, which ends with its language."""
-    from core.sql.python_functions import is_python
+    from core.sql.registered_functions import is_python
 
     return f"{name}.{'py' if is_python(text) else 'sql'}"
 
@@ -180,7 +180,7 @@ def has_functions(texts: Mapping[str, str]) -> bool:
 
 def read_functions(texts: Mapping[str, str], unread: Mapping[str, Problem]) -> FunctionFiles:
     """Read the functions among a project's files; `unread` has the Problems of files that cannot be read, by path."""
-    from core.sql.python_functions import is_of_jar
+    from core.sql.registered_functions import is_of_jar
 
     found = FunctionFiles(texts)
     names: dict[tuple[str, str], str] = {}
@@ -223,7 +223,7 @@ def unknown_calls(
     It is a warning unless it is `certain` that the pool has no functions of its own.
     """
     from core.sql.comparison.builtin_functions import foreign_functions
-    from core.sql.python_functions import function_of, is_registered_name
+    from core.sql.registered_functions import function_of, is_registered_name
     from core.sql.tokens.lexer import open_sql
 
     for table in tables.values():

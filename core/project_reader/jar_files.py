@@ -20,7 +20,7 @@ from core.sql.function_calls import Parameter
 from core.sql.jar_functions import JarDeclaration
 from core.sql.jar_relocation import UNREADABLE, UnusableJar, check_files, read_file
 from core.sql.java_classes import DamagedClass, JavaClass, read_class
-from core.sql.python_functions import is_of_jar, named_jar, with_jar_hash
+from core.sql.registered_functions import is_of_jar, named_jar, with_jar_hash
 from core.text.wording import counted, did_you_mean
 
 _MOST_FILES = 100_000

@@ -10,7 +10,7 @@ from core.model.names import TableName, parse_table_name
 from core.model.problems import Problem, Severity, Where
 from core.project.model import LAYER_FOLDERS, Layer
 from core.project.unreadable_file import UnreadableFile
-from core.sql.python_functions import named_jar
+from core.sql.registered_functions import named_jar
 from core.text.wording import did_you_mean
 
 TESTS_FOLDER = "tests"

@@ -14,7 +14,7 @@ from core.project.revision import RevisionTexts
 from core.project_reader.loader import read_sound_tables
 from core.project_reader.parse_cache import ParseCache
 from core.project_reader.revision_reader import revision_of
-from core.sql.python_functions import is_of_jar, with_jar_hash
+from core.sql.registered_functions import is_of_jar, with_jar_hash
 
 
 @dataclass(frozen=True, slots=True)

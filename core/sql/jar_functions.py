@@ -14,7 +14,7 @@ from sqlglot import Token, TokenType
 from core.model.problems import Problem
 from core.sql.function_calls import Parameter, SqlFunction
 from core.sql.function_reader import follow, read_head
-from core.sql.python_functions import jar_function_name
+from core.sql.registered_functions import jar_function_name
 from core.sql.tokens.data_types import read_type
 from core.sql.tokens.lexer import SqlDiagnostic, SqlText, is_word, open_sql, statements_of, tokens_of
 

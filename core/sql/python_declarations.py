@@ -12,7 +12,7 @@ from sqlglot import Token, TokenType
 from core.sql.function_calls import Parameter, SqlFunction
 from core.sql.function_reader import follow, read_head
 from core.sql.jar_functions import read_jar_declaration
-from core.sql.python_functions import (
+from core.sql.registered_functions import (
     REGISTERED,
     JarClass,
     PythonKind,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from core.model.problems import Problem, Where
 from core.sql.function_calls import SqlFunction
 from core.sql.python_declarations import PythonDeclaration, read_declaration
-from core.sql.python_functions import READING_PYTHON, PythonKind
+from core.sql.registered_functions import READING_PYTHON, PythonKind
 from core.sql.tokens.lexer import SqlDiagnostic, open_sql
 from core.text.wording import counted, did_you_mean
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from core.model.errors import InvalidProject
-from core.sql.python_functions import READING_PYTHON
+from core.sql.registered_functions import READING_PYTHON
 from core.sql.statement import ParsedStatement
 from core.sql.tokens.lexer import PIECES
 

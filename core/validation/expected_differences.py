@@ -30,7 +30,7 @@ _VOLATILE = re.compile(
     r"current_(?:timestamp|date|time)\b|localtimestamp\b|curdate\b|\w+__py_volatile_[0-9a-f]{8}\()",
     re.I,
 )
-"""Matches non-deterministic functions; the names of the project's own are those of `core.sql.python_functions`."""
+"""Matches non-deterministic functions; the names of the project's own are those of `core.sql.registered_functions`."""
 _FLIPS = re.compile(r"\bANTI\b|\bEXISTS\b|\bIN \(SELECT\b", re.I)
 _PLAIN = re.compile(r"(?:`?\w+`?\.)?`?(\w+)`?\Z")
 

@@ -21,8 +21,8 @@ from core.sql.compiler import compile_ddl, compile_select
 from core.sql.ddl_reader import read_ddl
 from core.sql.metadata_columns import metadata_values
 from core.sql.python_declarations import registered_functions
-from core.sql.python_functions import RegisteredFunction, is_registered, jar_hash
 from core.sql.python_jobs import is_python_job, python_job_of
+from core.sql.registered_functions import RegisteredFunction, is_registered, jar_hash
 from core.sql.statement import ParsedStatement, TableDdl, TableRead, read_log_start, with_change_feeds
 from core.sql.statement_reader import read_any, read_statements
 from core.sql.tokens.lexer import SqlDiagnostic

@@ -25,7 +25,7 @@ from core.observed.versions import Deployment
 from core.ports.spark import ReportedQuery
 from core.ports.storage import CheckpointState
 from core.project.revision import raising_functions
-from core.sql.python_functions import REGISTERED
+from core.sql.registered_functions import REGISTERED
 from core.text.sentence import Sentence
 from pipelines.agent.context import READ_CALL_S, AgentContext, PoolConnection
 from pipelines.agent.deployment_compiler import jar_of, writes_in_python

@@ -19,7 +19,7 @@ from pyspark.sql.connect.streaming.query import StreamingQuery
 from core.model.errors import EngineRefused, HeadgateError, PoolUnreachable
 from core.ports.spark import AnotherQuery, FunctionFault, QueryStart, ReportedQuery, ignore_stop_request
 from core.sql.jar_relocation import UnusableJar, relocated_jar, relocated_package
-from core.sql.python_functions import JarClass, RegisteredFunction
+from core.sql.registered_functions import JarClass, RegisteredFunction
 from core.text.sentence import Fact, Sentence
 from pipelines.spark_connect.error_translation import SessionLost, newer_java
 from pipelines.spark_connect.session import Session, spark_errors

@@ -13,7 +13,7 @@ from pyspark.sql.types import DataType, StringType, StructType
 from pyspark.util import PythonEvalType
 
 from core.sql.jar_relocation import relocated_package
-from core.sql.python_functions import PythonKind, RegisteredFunction
+from core.sql.registered_functions import PythonKind, RegisteredFunction
 from core.sql.tokens.data_types import fields_of
 from pipelines.spark_connect import function_in_worker
 from pipelines.spark_connect.function_in_worker import Code

@@ -15,7 +15,7 @@ from pyspark.sql.connect.streaming.query import StreamingQuery
 
 from core.model.errors import Busy, EngineRefused, PoolUnreachable, SparkFailure
 from core.ports.spark import AnotherQuery, FunctionFault, QueryStart, ReportedQuery, ignore_stop_request
-from core.sql.python_functions import RegisteredFunction
+from core.sql.registered_functions import RegisteredFunction
 from core.text.sentence import Fact, Sentence
 from pipelines.spark_connect.call_deadlines import lingering, remaining
 from pipelines.spark_connect.error_translation import MaybeStopped, error_class, failure_of, first_line, schema_of

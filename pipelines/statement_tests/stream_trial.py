@@ -15,8 +15,8 @@ from core.model.table_formats import table_format
 from core.ports.spark import BuiltJob, QueryStart, never
 from core.project.model import Table
 from core.sql.compiler import compile_ddl, compile_select
-from core.sql.python_functions import RegisteredFunction
 from core.sql.python_jobs import python_job_of
+from core.sql.registered_functions import RegisteredFunction
 from core.sql.statement import ParsedStatement, TableDdl
 from core.sql.tokens.data_types import element_type, fields_of, key_type
 from core.statement_tests.case import Part, Row, TypedColumns

@@ -17,7 +17,7 @@ from core.planner.undo_plan import edited_nodes, undo_request
 from core.project.revision import RevisionTexts, changed_variables, revision_hash
 from core.project_reader.functions import function_files
 from core.project_reader.table_yml import deployed_yml_as_file, settings_as_text
-from core.sql.python_functions import is_registered
+from core.sql.registered_functions import is_registered
 from state.ledger import LedgerReader
 from tui.agent_client.agent_commands import find_run
 from tui.project_folder.project_folder_reader import ProjectDeclaration

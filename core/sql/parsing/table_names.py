@@ -13,7 +13,7 @@ from sqlglot import exp
 from core.sql.parsing.from_clause import first_offset, joined_by
 from core.sql.parsing.function_names import TABLE_FUNCTIONS, plain_function_name
 from core.sql.parsing.stream_clauses import HIDDEN, ExtractedClauses, StreamClauses
-from core.sql.python_functions import is_registered_name
+from core.sql.registered_functions import is_registered_name
 from core.sql.tokens.lexer import SqlDiagnostic
 
 

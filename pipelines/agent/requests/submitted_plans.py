@@ -33,7 +33,7 @@ from core.project_reader.loader import read_sound_tables
 from core.project_reader.parse_cache import ParseCache
 from core.project_reader.paths import jar_path
 from core.run.records import RunRow, StepRow
-from core.sql.python_functions import jar_hash
+from core.sql.registered_functions import jar_hash
 from core.text.secret_masking import mask_literals
 from core.text.wording import counted
 from pipelines.agent.context import AgentContext

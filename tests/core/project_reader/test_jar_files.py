@@ -18,7 +18,7 @@ from core.project_reader.jar_files import classes_in, describe_jar, jar_of
 from core.project_reader.loader import read_project, read_sound_tables
 from core.project_reader.revision_reader import revision_of
 from core.sql.python_declarations import registered_functions
-from core.sql.python_functions import JarClass
+from core.sql.registered_functions import JarClass
 
 PLACE = "pipelines/facts/p/a"
 ONE, TWO = fmt_jar("one "), fmt_jar("two ")

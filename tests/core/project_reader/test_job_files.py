@@ -14,8 +14,8 @@ from core.project.revision import revision_hash, texts_as_json, texts_from_json
 from core.project_reader.loader import read_project, read_sound_tables, read_tables
 from core.project_reader.parse_cache import ParseCache
 from core.project_reader.revision_reader import read_revision, revision_of
-from core.sql.python_functions import READING_PYTHON
 from core.sql.python_jobs import FIRST_CODE_LINE, code_hash
+from core.sql.registered_functions import READING_PYTHON
 
 HEAD = """project: shop
 id: 12345678-1234-5678-1234-567812345678

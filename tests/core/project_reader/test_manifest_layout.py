@@ -11,7 +11,7 @@ from core.project.unreadable_file import UnreadableFile
 from core.project_reader.loader import read_project, read_sound_tables
 from core.project_reader.manifest_layout import generated_texts
 from core.project_reader.revision_reader import revision_of
-from core.sql.python_functions import READING_PYTHON
+from core.sql.registered_functions import READING_PYTHON
 from tests.support.manifest_project import DEAR, HEADGATE, OUT, files
 
 

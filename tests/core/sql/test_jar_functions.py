@@ -4,7 +4,7 @@ import pytest
 
 from core.sql.jar_functions import read_jar_function
 from core.sql.python_declarations import registered_functions
-from core.sql.python_functions import JarClass, RegisteredFunction, is_of_jar, jar_hash, named_jar, with_jar_hash
+from core.sql.registered_functions import JarClass, RegisteredFunction, is_of_jar, jar_hash, named_jar, with_jar_hash
 
 HASH = "0123456789abcdef" * 4
 TEXT = (

@@ -4,7 +4,7 @@ import pytest
 
 from core.sql.python_declarations import is_type, registered_functions
 from core.sql.python_function_reader import PythonFunction, read_python_function
-from core.sql.python_functions import READING_PYTHON, PythonKind, is_python, is_registered_name
+from core.sql.registered_functions import READING_PYTHON, PythonKind, is_python, is_registered_name
 
 SCORE = '''# CREATE FUNCTION score(amount DOUBLE, country STRING DEFAULT 'de')
 # RETURNS DECIMAL(10, 2)

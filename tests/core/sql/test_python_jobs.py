@@ -10,8 +10,8 @@ from core.model.problems import Problem
 from core.project.revision import RevisionTexts
 from core.sql.compiler import compile_select, with_stream_options
 from core.sql.lineage.statement_lineage import lineage_of
-from core.sql.python_functions import READING_PYTHON
 from core.sql.python_jobs import CodeFault, JobInput, PythonJob, code_meaning, job_text, python_job_of, read_signature
+from core.sql.registered_functions import READING_PYTHON
 from core.sql.statement import LogStart, ParsedStatement
 from core.sql.statement_codec import decode_statements, encode_statements
 from core.sql.statement_reader import read_statements

@@ -55,8 +55,8 @@ from core.ports.storage import (
 )
 from core.project.model import Environment
 from core.sql.avro_schemas import SchemasByPart
-from core.sql.python_functions import RegisteredFunction
 from core.sql.python_jobs import PythonJob
+from core.sql.registered_functions import RegisteredFunction
 from core.sql.statement import LogStart
 from core.text.sentence import Fact
 from pipelines.agent.context import AgentContext, FaultPoints, PoolConnection

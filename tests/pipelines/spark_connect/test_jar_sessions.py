@@ -15,7 +15,7 @@ from java_class_files import archive, changed_entry, class_file, jar
 
 from core.model.errors import EngineRefused
 from core.ports.spark import AnotherQuery, FunctionFault, QueryStart
-from core.sql.python_functions import JarClass, RegisteredFunction
+from core.sql.registered_functions import JarClass, RegisteredFunction
 from pipelines.spark_connect.error_translation import SessionLost
 from pipelines.spark_connect.jar_sessions import StatementQueries
 

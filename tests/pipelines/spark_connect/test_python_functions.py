@@ -11,7 +11,7 @@ from core.changes.spark_questions_and_answers import AnalysedColumn, AnalysedRev
 from core.model.errors import EngineRefused
 from core.model.names import TableName
 from core.ports.spark import FunctionFault, QueryStart
-from core.sql.python_functions import PythonKind, RegisteredFunction
+from core.sql.registered_functions import PythonKind, RegisteredFunction
 from pipelines.spark_connect.analysis_over_empty_tables import SparkAnalysis
 from pipelines.spark_connect.error_translation import error_class, first_line
 from pipelines.spark_connect.python_functions import PythonFunctions

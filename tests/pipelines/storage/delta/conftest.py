@@ -16,7 +16,7 @@ from core.ports.spark import QueryStart, ReportedQuery, Upsert
 from core.ports.storage import SourceLag
 from core.sql.compiler import compile_ddl
 from core.sql.ddl_reader import read_ddl
-from core.sql.python_functions import RegisteredFunction
+from core.sql.registered_functions import RegisteredFunction
 from pipelines.spark_connect.catalog import SparkTables, SparkUpkeep
 from pipelines.spark_connect.session import Session
 from pipelines.spark_connect.streaming_queries import SparkQueries

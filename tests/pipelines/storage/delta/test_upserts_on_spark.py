@@ -11,7 +11,7 @@ import pytest
 from java_class_files import fmt_jar
 
 from core.ports.storage import VersionFolders
-from core.sql.python_functions import JarClass, RegisteredFunction
+from core.sql.registered_functions import JarClass, RegisteredFunction
 from pipelines.spark_connect.jar_sessions import StatementQueries
 from pipelines.spark_connect.upsert_writers import batch_mark
 from pipelines.storage.delta_log import DeltaLog
