@@ -13,7 +13,7 @@ import pytest
 from kafka_broker import PASSWORD, USER, Broker, certificate
 from tiny_project import Tiny, until
 
-pytestmark = [pytest.mark.spark, pytest.mark.drill]
+pytestmark = [pytest.mark.spark, pytest.mark.drill, pytest.mark.long]
 SECURED = """CREATE TABLE {name}_in (id BIGINT) USING kafka OPTIONS (
   'kafka.bootstrap.servers'='{servers}', subscribe='guarded_events', {options});"""
 OF_FILE = """'kafka.security.protocol'='SASL_PLAINTEXT', 'kafka.sasl.mechanism'='SCRAM-SHA-512',

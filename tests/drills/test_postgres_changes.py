@@ -17,7 +17,7 @@ from tiny_project import Tiny, alive, committed, tiny_that_runs, until
 
 from pipelines.storage.change_slots import HEARTBEAT_B
 
-pytestmark = [pytest.mark.spark, pytest.mark.drill]
+pytestmark = [pytest.mark.spark, pytest.mark.drill, pytest.mark.long]
 ITEMS = 50_000
 SEED = int(os.environ.get("HEADGATE_SEED", "7"))
 ORDERS_IN = f"""CREATE TABLE orders_in
