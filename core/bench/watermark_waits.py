@@ -3,11 +3,10 @@
 import re
 from dataclasses import dataclass, replace
 
+from core.model.names import interval_s
 from core.sql.statement import Operator, ParsedStatement
 
 _CALL = re.compile(r"^(?:session_)?window\((?P<column>.+?),(?P<lengths>.+)\)$", re.IGNORECASE)
-_PART = re.compile(r"(\d+)'?\s*(millisecond|second|minute|hour|day|week)s?", re.IGNORECASE)
-_UNIT_S = {"millisecond": 0.001, "second": 1.0, "minute": 60.0, "hour": 3600.0, "day": 86_400.0, "week": 604_800.0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +50,3 @@ def _wait(operator: Operator) -> WatermarkWait | None:
         return WatermarkWait(lengths[0], slide)
     # DISTINCT is an aggregate without functions: append mode writes a group once its event time is over (4.2.0).
     return WatermarkWait() if operator.kind in ("aggregate", "deduplicate") else None
-
-
-def interval_s(text: str) -> float:
-    """Return the seconds of an interval such as `'1 minute'` or `INTERVAL '30' SECONDS`; 0 if it has no unit."""
-    return sum(int(number) * _UNIT_S[unit.lower()] for number, unit in _PART.findall(text))

@@ -5,8 +5,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from core.integration_tests.case_reader import sources_of
+from core.integration_tests.generated_input import longest_delay_s
 from core.integration_tests.scenarios import ScenarioInput
-from core.model.names import TableName, trigger_s
+from core.model.names import TableName
 from core.project.model import Project, Table
 from core.sql.statement import Column, TableDdl
 from core.statement_tests.case import Part, Row
@@ -21,14 +22,7 @@ ADDED_VALUE = "a new column"
 
 def lateness_s(project: Project, tables: Iterable[TableName]) -> float:
     """Return how late rows may arrive, in seconds: half of the longest delay of a watermark; 0 if there is none."""
-    delays = [
-        trigger_s(read.watermark.delay)
-        for name in tables
-        if (parsed := project.tables[name].parsed) is not None
-        for read in parsed.reads
-        if read.watermark is not None
-    ]
-    return max(delays, default=0.0) / 2
+    return longest_delay_s(project, tables) / 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +45,16 @@ class LateInput:
         return f"with {' and '.join(said)}" if said else ""
 
 
-def late_input(given: ScenarioInput, project: Project, tables: Iterable[TableName]) -> LateInput:
+def late_input(
+    given: ScenarioInput, project: Project, tables: Iterable[TableName], late_s: float | None = None
+) -> LateInput:
     """Return the same rows, of which some arrive a part later, and all in reverse order within their part.
 
     In the part before the disturbed one, every row of a stream is delayed that is older than the newest one, but not by
-    more than `lateness_s`.
+    more than `late_s` seconds, which are those of `lateness_s` if None.
     """
     chosen = tuple(tables)
-    late_s = lateness_s(project, chosen)
+    late_s = lateness_s(project, chosen) if late_s is None else late_s
     times = _times(project, chosen)
     parts: list[dict[TableName, tuple[Row, ...]]] = [dict(part) for part in given.parts]
     before, middle, moved = parts[given.middle - 2], parts[given.middle - 1], 0

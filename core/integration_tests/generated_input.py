@@ -1,10 +1,10 @@
 """Rows for the sources of tables, generated from their declarations, with later rows that close every window."""
 
 from collections.abc import Iterable, Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from core.integration_tests.case_reader import sources_of
-from core.model.names import TableName
+from core.model.names import TableName, interval_s
 from core.project.model import Project, Table
 from core.project_reader.ephemeral_project import upstream_of
 from core.statement_tests.case import Part
@@ -19,20 +19,30 @@ STEP_S = 5.0
 """Seconds between the times of two rows of a source."""
 
 
+DAY_S = 86_400
+
+
 def generated_parts(
-    project: Project, tables: Iterable[TableName], *, parts: int = PARTS, step_s: float = STEP_S
+    project: Project,
+    tables: Iterable[TableName],
+    *,
+    parts: int = PARTS,
+    begin: datetime = BEGIN,
+    step_s: float = STEP_S,
 ) -> tuple[Part, ...]:
     """Generate `parts` parts of input for tables and everything upstream, then parts that close their windows.
 
     Rows are numbered in the same way in all sources, so that joins by id find matches. A statement with state that
     writes a row only once the watermark has passed it also keeps the row that closes windows downstream, so there is
-    one closing part for each such statement in a chain; each is a day later than the one before.
+    one closing part for each such statement in a chain; each is at least a day later than the one before, and later
+    than any watermark waits. The first row is `step_s` after `begin`.
     """
     chosen = upstream_of(project, tables)
     selects = [parsed.select for name in chosen if (parsed := project.tables[name].parsed) is not None]
     literals, sources = literals_in(selects), sources_of(project, chosen)
     step = timedelta(seconds=step_s)
     closings = max(1, stateful_depth(project.tables, chosen)) if any(sources.values()) else 0
+    days = 1 + int(2 * longest_delay_s(project, chosen) // DAY_S)
     made: list[Part] = []
     for part in range(parts + closings):
         closing = part - parts + 1
@@ -42,7 +52,7 @@ def generated_parts(
             columns = columns_of(project.tables[name])
             if streamed:
                 rows[name] = tuple(
-                    made_up_row(columns, n, literals, BEGIN + step * n + timedelta(days=max(0, closing)))
+                    made_up_row(columns, n, literals, begin + step * n + timedelta(days=days * max(0, closing)))
                     for n in numbers
                 )
             elif part == 0:
@@ -50,6 +60,38 @@ def generated_parts(
                 rows[name] = tuple(made_up_row(columns, n, literals, BEGIN + timedelta(seconds=n)) for n in every)
         made.append(rows)
     return tuple(made)
+
+
+def inputs_around_midnight(project: Project, tables: Iterable[TableName], *, late_s: float) -> tuple[Part, ...]:
+    """Generate parts whose first row may be almost `late_s` late, and belongs to windows that the others may close.
+
+    Most windows end at midnight. The first row is a little before it, and the newest one of the part almost `late_s`
+    after it: a watermark with a delay that is clearly shorter than `late_s` has passed midnight when the first row is
+    late, so windows and other state that the row belongs to are gone.
+    """
+    step_s = LATE_SPAN * late_s / (ROWS - 1)
+    begin = BEGIN - timedelta(seconds=(1 - LATE_SPAN) * late_s + step_s)
+    return generated_parts(project, tables, begin=begin, step_s=step_s)
+
+
+LATE_SPAN = 0.95
+"""By how much the first row of a part is older than the last one, as a fraction of the permitted lateness."""
+
+
+def longest_delay_s(project: Project, tables: Iterable[TableName]) -> float:
+    """Return the longest delay of a watermark among tables, in seconds; 0 if there is none."""
+    return max(delays_s(project, tables).values(), default=0.0)
+
+
+def delays_s(project: Project, tables: Iterable[TableName]) -> dict[TableName, float]:
+    """Return the longest delay of a watermark in each statement that has one, in seconds."""
+    found: dict[TableName, float] = {}
+    for name in tables:
+        parsed = project.tables[name].parsed
+        for read in parsed.reads if parsed is not None else ():
+            if read.watermark is not None:
+                found[name] = max(found.get(name, 0.0), interval_s(read.watermark.delay))
+    return found
 
 
 def stateful_depth(tables: Mapping[TableName, Table], chosen: Iterable[TableName]) -> int:

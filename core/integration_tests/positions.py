@@ -35,6 +35,8 @@ class Position:
     next_watermark_ms: int
     """The watermark of the next batch."""
     stateful: bool
+    batch_s: float = 0.0
+    """How long the last complete batch took, in seconds."""
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -48,7 +50,8 @@ def unread(before: Positions, now: Positions, *, idle_s: float) -> tuple[Fact[Un
 
     `before` and `now` were read one after the other, and their reading took time. If no statement has begun or finished
     a batch between the two, all of `now` was true at the moment between them. `idle_s` is how long nothing has changed,
-    in seconds: a watermark that has advanced makes most stateful statements run one more batch, but not all.
+    in seconds: a watermark that has advanced makes most stateful statements run one more batch, but not all. The slower
+    the batches of a statement are, as on a busy machine, the more time it is given to begin that one.
     """
     found = []
     for table, position in now.items():
@@ -60,6 +63,9 @@ def unread(before: Positions, now: Positions, *, idle_s: float) -> tuple[Fact[Un
 WATERMARK_S = 5.0
 """Seconds after which no batch follows an advanced watermark. Spark begins it at the next trigger, without input."""
 
+WATERMARK_BATCHES = 3.0
+"""The same time as a multiple of the last batch's duration; the longer of the two counts."""
+
 
 def _unread(before: Position | None, now: Position, idle_s: float) -> Fact[Unread] | None:
     if now.planned is not None and now.planned != now.batch:
@@ -68,6 +74,7 @@ def _unread(before: Position | None, now: Position, idle_s: float) -> Fact[Unrea
         return Unread.PENDING.of(table=now.table, files=now.pending)
     if before is None or (before.version, before.batch, before.pending) != (now.version, now.batch, now.pending):
         return Unread.MOVED.of(table=now.table, batch=-1 if now.batch is None else now.batch)
-    if now.stateful and now.next_watermark_ms > now.watermark_ms and idle_s < WATERMARK_S:
+    longest_s = max(WATERMARK_S, WATERMARK_BATCHES * now.batch_s)
+    if now.stateful and now.next_watermark_ms > now.watermark_ms and idle_s < longest_s:
         return Unread.WATERMARK.of(table=now.table)
     return None

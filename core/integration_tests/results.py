@@ -20,6 +20,7 @@ class Found(FactKind):
     TOO_SLOW = "part {part} was not read everywhere within {seconds} s: {why}"
     FAILED = "after part {part}, {error}"
     ERROR = "{error}"
+    NO_KEY = "a key pairs missing rows with unexpected ones and shows which columns differ: key: {{{table}: [column]}}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +97,11 @@ def judged(name: str, path: str, tables: tuple[CheckedTable, ...], *, tolerance:
             unexpected=len(difference.unexpected),
             differing=len(difference.differing),
         )
+        notes = (
+            (Found.NO_KEY.of(table=at.table),) if difference.missing and difference.unexpected and not at.key else ()
+        )
         return TestResult(
-            name, path, CaseOutcome.FAILED, fact, table=at.table, difference=difference.as_json()
+            name, path, CaseOutcome.FAILED, fact, table=at.table, difference=difference.as_json(), notes=notes
         )  # fmt: skip
     rows = sum(len(each.expected) for each in tables)
     fact = Found.AS_EXPECTED.of(rows=rows, tables=len(tables), slowest_s=round(slowest_s, 1))

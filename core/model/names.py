@@ -19,7 +19,8 @@ _TABLE = re.compile(r"[a-z_][a-z0-9_]{0,119}\Z")
 _VERSIONED = re.compile(r"(?P<table>.+)__v(?P<version>[1-9][0-9]*)\Z")
 _QUERY = re.compile(rf"(?P<table>{_TABLE.pattern[:-2]})@v(?P<version>0|[1-9][0-9]{{0,17}})\Z")
 _WHOLE = re.compile(r"0{0,40}[0-9]{1,18}\Z")
-_UNIT_S = {"millisecond": 0.001, "second": 1.0, "minute": 60.0, "hour": 3600.0}
+_UNIT_S = {"millisecond": 0.001, "second": 1.0, "minute": 60.0, "hour": 3600.0, "day": 86_400.0, "week": 604_800.0}
+_INTERVAL_PART = re.compile(r"(\d+)'?\s*(millisecond|second|minute|hour|day|week)s?", re.IGNORECASE)
 _INTERVAL = re.compile(r"\s*(?:interval\s+)?([0-9]{1,18})\s*(millisecond|second|minute|hour)s?\s*")
 
 
@@ -103,3 +104,8 @@ def trigger_s(text: str) -> float:
     """Return the interval of a processing-time trigger in seconds; 10 if it cannot be parsed."""
     found = _INTERVAL.fullmatch(text.lower())
     return int(found[1]) * _UNIT_S[found[2]] if found else 10.0
+
+
+def interval_s(text: str) -> float:
+    """Return the seconds of an interval such as `'1 minute'` or `INTERVAL '30' SECONDS`; 0 if it has no unit."""
+    return sum(int(number) * _UNIT_S[unit.lower()] for number, unit in _INTERVAL_PART.findall(text))

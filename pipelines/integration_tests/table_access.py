@@ -4,6 +4,7 @@ Rows are written as Spark writes them with the options of the table's declaratio
 """
 
 import json
+import os
 import uuid
 from collections.abc import Mapping
 from contextlib import suppress
@@ -137,6 +138,7 @@ class TableAccess:
             watermark_ms=_metadata(f"{checkpoint}/offsets", batch, "batchWatermarkMs"),
             next_watermark_ms=_metadata(f"{checkpoint}/commits", batch, "nextBatchWatermarkMs"),
             stateful=bool(statement["stateful"]),
+            batch_s=_duration_s(checkpoint, batch),
         )
 
     def _names(self, prefix: str) -> list[str]:
@@ -148,6 +150,14 @@ class TableAccess:
     def _release(self, session_id: str) -> None:
         other = self._open_session.another_session(session_id)
         call_deadlines.call(CALL_S, other.release)
+
+
+def _duration_s(checkpoint: str, batch: int | None) -> float:
+    """Return the time between the beginning and the end of a batch, in seconds; 0 if its files are gone."""
+    with suppress(OSError):
+        began, ended = (os.stat(f"{checkpoint}/{log}/{batch}").st_mtime for log in ("offsets", "commits"))
+        return max(0.0, ended - began)
+    return 0.0
 
 
 def _metadata(log: str, batch: int | None, key: str) -> int:

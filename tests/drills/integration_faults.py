@@ -1,8 +1,9 @@
 """Drill: plant faults in statements, and let the integration test or the scenario that is for each find it.
 
-Run: python -m tests.drills.integration_faults [KIND…]. Each fault has a healthy twin, which must pass. All
-of them run on the server of one environment, except restarts; the whole takes about an hour on two cores. The table at
-the end says which fault was found by which test. Exits 1 if a fault was not found, or if a healthy statement failed.
+Run: python -m tests.drills.integration_faults [WORD…], where a word is the kind of a fault, its name, or the test that
+is for it. Each fault has a healthy twin, which must pass. All of them run on the server of one environment, except
+restarts; the whole takes about half an hour on two cores. Each line says which fault was found by which test. Exits 1
+if a fault was not found, or if a healthy statement failed.
 """
 
 import json
@@ -11,6 +12,7 @@ import sys
 import tempfile
 import time
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
@@ -25,7 +27,7 @@ PASS = "SELECT id, kind, ts FROM STREAM landed"
 WINDOWS = (
     "SELECT window.start AS window_start, kind, count(*) AS n FROM STREAM {table} "
     + LATE
-    + " GROUP BY window(ts, '2 seconds'), kind"
+    + " GROUP BY window(ts, '{length}'), kind"
 )
 DISTINCT = "SELECT DISTINCT id, kind, ts FROM STREAM {table} " + LATE
 
@@ -41,10 +43,18 @@ class Planted:
     healthy: str
     faulty: str
     columns: str = COLUMNS
+    options: tuple[str, ...] = ()
+    """Options of `headgate test`."""
+    given: tuple[tuple[int, ...], ...] = ()
+    """Seconds of the rows in each part of a scenario's input; empty for a generated input."""
 
 
-def windows(delay: int, table: str) -> str:
-    return WINDOWS.format(delay=delay, table=table)
+def windows(delay: int, table: str, length: str = "2 seconds") -> str:
+    return WINDOWS.format(delay=delay, table=table, length=length)
+
+
+def distinct(delay: int, table: str) -> str:
+    return DISTINCT.format(delay=delay, table=table)
 
 
 FAULTS = (
@@ -62,21 +72,28 @@ FAULTS = (
     Planted("wrong value", "shifted", "case", PASS, "SELECT id + 1 AS id, kind, ts FROM STREAM landed"),
     Planted("wrong late row", "windows_0", "late", windows(20, "src"), windows(0, "src"), COUNTED),
     Planted("wrong late row", "windows_1", "late", windows(20, "src"), windows(1, "src"), COUNTED),
-    Planted("wrong late row", "distinct_0", "late", DISTINCT.format(delay=20, table="src"),
-            DISTINCT.format(delay=0, table="src")),
-    Planted("wrong late row", "distinct_1", "late", DISTINCT.format(delay=20, table="src"),
-            DISTINCT.format(delay=1, table="src")),
+    Planted("wrong late row", "windows_hour", "late", windows(20, "src", "1 hour"), windows(5, "src", "1 hour"),
+            COUNTED),
+    Planted("wrong late row", "windows_alone", "late", windows(20, "landed"), windows(2, "landed"), COUNTED,
+            ("--lateness", "15")),
+    Planted("wrong late row", "distinct_0", "late", distinct(20, "src"), distinct(0, "src")),
+    Planted("wrong late row", "distinct_1", "late", distinct(20, "src"), distinct(1, "src")),
     Planted("schema drift", "struct", "schema", PASS,
             "SELECT id, to_json(struct(*)) AS kind, ts FROM STREAM landed"),
     Planted("schema drift", "star", "schema", PASS, "SELECT * FROM STREAM landed"),
     Planted("schema drift", "hashed", "schema", PASS, "SELECT hash(*) AS id, kind, ts FROM STREAM landed"),
     Planted("slow operator", "sleeping", "case", PASS,
             "SELECT id, sleeper(kind) AS kind, ts FROM STREAM landed"),
-    Planted("slow operator", "sleeping_twice", "case", PASS, 
+    Planted("slow operator", "sleeping_twice", "case", PASS,
             "SELECT id, sleeper(sleeper(kind)) AS kind, ts FROM STREAM landed"),
-    Planted("doubled row", "memory", "restart", PASS, f"{PASS} WHERE first_time(id)"),
+    Planted("doubled row", "first_twice", "restart", PASS,
+            "SELECT id, kind, ts FROM (SELECT id, kind, ts, explode(array_repeat(1, IF(n = 1, 2, 1))) AS copy FROM"
+            " (SELECT id, kind, ts, numbered(id) AS n FROM STREAM landed))"),
     Planted("wrong value", "numbered", "restart", PASS, "SELECT numbered(id) AS id, kind, ts FROM STREAM landed"),
-    Planted("lost row", "memory_again", "replay", PASS, f"{PASS} WHERE first_time(id)"),
+    Planted("lost row", "windows_replayed", "replay", windows(20, "landed"), windows(0, "landed"), COUNTED,
+            given=((10, 12), (5, 30), (3_600,))),
+    Planted("lost row", "distinct_replayed", "replay", distinct(20, "landed"), distinct(1, "landed"),
+            given=((10, 12), (5, 30), (3_600,))),
 )  # fmt: skip
 
 FUNCTIONS = {
@@ -89,17 +106,6 @@ import time
 def sleeper(kind):
     time.sleep(8)
     return kind
-""",
-    "first_time": """# CREATE FUNCTION first_time(id BIGINT)
-# RETURNS BOOLEAN
-
-seen = set()
-
-
-def first_time(id):
-    new = id not in seen
-    seen.add(id)
-    return new
 """,
     "numbered": """# CREATE FUNCTION numbered(id BIGINT)
 # RETURNS BIGINT
@@ -116,7 +122,8 @@ def numbered(id):
 
 
 def main() -> int:
-    chosen = [each for each in FAULTS if not sys.argv[1:] or each.by in sys.argv[1:]]
+    words = set(sys.argv[1:])
+    chosen = [each for each in FAULTS if not words or words & {each.by, each.kind, each.name}]
     root = Path(tempfile.mkdtemp(prefix="headgate-drill-"))
     rows = []
     try:
@@ -153,7 +160,7 @@ class Project:
         self.tiny = Tiny(self.root, {}, ddl=side, dml={})
 
     def write(self, chosen: list[Planted]) -> None:
-        """Write all statements, and a case for those that a case is to find."""
+        """Write all statements, and a case for those that a case is to find or that need a certain input."""
         ddl, dml = dict(self.tiny.ddl), {"src": f"INSERT INTO src {PASS} {LATE.format(delay=20)};"}
         for each in chosen:
             for form in ("healthy", "faulty"):
@@ -167,10 +174,18 @@ class Project:
         cases = self.tiny.folder / "pipelines/facts/p/integration"
         cases.mkdir(parents=True)
         for each in chosen:
-            for form in ("healthy", "faulty") if each.by == "case" else ():
+            for form in ("healthy", "faulty") if each.by == "case" or each.given else ():
                 (cases / f"{each.name}_{form}.yml").write_text(self._case(each, f"{each.name}_{form}"))
 
     def _case(self, each: Planted, table: str) -> str:
+        if each.given:
+            start = datetime(2026, 1, 1, tzinfo=UTC)
+            parts = [
+                ", ".join(f"{{id: {n}, kind: a, ts: {start + timedelta(seconds=n):%Y-%m-%dT%H:%M:%SZ}}}" for n in part)
+                for part in each.given
+            ]
+            rows = "".join(f"  - landed: [{part}]\n" for part in parts)
+            return f"given:\n{rows}expect: {{{table}: []}}\n"
         given = [
             {"id": n, "kind": "abx"[n % 3] if n != 5 else None, "ts": f"2026-01-01T00:00:{n * 5:02}Z"}
             for n in range(1, 9)
@@ -189,7 +204,7 @@ class Project:
     def test(self, each: Planted, form: str) -> tuple[bool, str, float]:
         """Test a statement; return whether it is as it should be (found, or passed), what was said, and the time."""
         began, table = time.monotonic(), f"{each.name}_{form}"
-        scenario = [] if each.by == "case" else ["--scenario", each.by]
+        scenario = [] if each.by == "case" else ["--scenario", each.by, *each.options]
         done = self.tiny.run("test", "--integration", table, *scenario, "--pool", "dev", "--json")
         took = time.monotonic() - began
         try:

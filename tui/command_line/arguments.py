@@ -269,6 +269,9 @@ def test(parser: CommandParser) -> None:
         metavar="NAMES",
         help="disturb the tables instead: restart, late, schema, upgrade, replay, recovery, or all",
     )
+    parser.add_argument(
+        "--lateness", type=seconds, metavar="S", help="by how much the rows of the scenario late are late, in seconds"
+    )
     parser.add_argument("--junit", metavar="FILE", help="write the results of integration tests as JUnit XML")
     parser.add_argument("--markdown", metavar="FILE", help="write the results of integration tests as Markdown")
     parser.add_argument(

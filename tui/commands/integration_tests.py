@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from core.integration_tests.case import IntegrationCase
 from core.integration_tests.reports import MARKS, junit_xml, markdown
 from core.integration_tests.results import TestResult
-from core.integration_tests.scenarios import parse_scenarios
+from core.integration_tests.scenarios import Disturbance, parse_scenarios
 from core.model.errors import UsageError
 from core.model.names import TableName
 from core.project.ephemeral import Teardown
@@ -30,6 +30,8 @@ def run(context: CommandContext) -> int:
         raise UsageError("--upgrade is about cases of one statement", remedy="use --scenario upgrade")
     if args.since is not None and args.scenario is None:
         raise UsageError("--since names the old texts of an upgrade", remedy="add --scenario upgrade")
+    if args.lateness is not None and Disturbance.LATE not in parse_scenarios(args.scenario or Disturbance.RESTART):
+        raise UsageError("--lateness is about late rows", remedy="add --scenario late")
     tables = integration_tests.select_tables(context.operations, args.tables, args.product)
     cases = integration_tests.select_cases(context.operations, tables)
     if args.scenario is not None:
@@ -63,8 +65,9 @@ def _run_scenarios(context: CommandContext, tables: set[TableName], cases: Seque
     results: list[TestResult] = []
     with _bench(context, ends) as bench:
         for name, group in sorted(groups.items()):
-            rows = scenario_input(project, group, tuple(cases))
-            run = ScenarioRun(bench, name, tuple(sorted(group)), rows, since=args.since or DEPLOYED)
+            rows = scenario_input(project, group, tuple(cases), args.lateness)
+            since = args.since or DEPLOYED
+            run = ScenarioRun(bench, name, tuple(sorted(group)), rows, since=since, late_s=args.lateness)
             for scenario in scenarios:
                 results.append(run.run(scenario))
                 if not output.as_json:

@@ -23,7 +23,7 @@ def test(context: CommandContext) -> int:
         from tui.commands import integration_tests
 
         return integration_tests.init(context) if args.subcommand == "init" else integration_tests.run(context)
-    for option in ("pool", "scenario"):
+    for option in ("pool", "scenario", "lateness"):
         if getattr(args, option, None) is not None:
             raise UsageError(f"--{option} is about integration tests", remedy="add --integration")
     if args.subcommand == "init":

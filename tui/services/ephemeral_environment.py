@@ -39,6 +39,7 @@ from core.project_reader.ephemeral_project import (
 )
 from core.project_reader.paths import is_jar
 from core.run.model import RunState
+from core.run.records import StepRow
 from core.sql.statement import TableDdl
 from core.statement_tests.case import Row
 from core.statement_tests.fixture_rows import columns_of, expected_columns_of
@@ -68,6 +69,16 @@ class StatementFailed(HeadgateError):
     def __init__(self, summary: str, *, table: TableName) -> None:
         super().__init__(summary, remedy="the error is that of Spark: correct the statement")
         self.table = table
+
+
+class DeploymentFailed(HeadgateError):
+    """Raised if a deployment fails, with the step that has failed."""
+
+    def __init__(self, step: StepRow) -> None:
+        super().__init__(
+            f"the deployment failed: {step.do} {step.table}: {step.note}", remedy="headgate plan shows the statements"
+        )
+        self.step = step
 
 
 class NotInTime(HeadgateError):
@@ -376,7 +387,7 @@ class EphemeralEnvironment:
     def deploy(self, progress: ProgressCallback, request: PlanRequest | None = None) -> None:
         """Plan all tables or, if given, `request`, apply the plan, and wait until its run is done.
 
-        Raises Refused if the plan is refused, and HeadgateError with the step that failed.
+        Raises Refused if the plan is refused, and DeploymentFailed if a step of its run failed.
         """
         submitted = self.operations.submit(request or PlanRequest(everything=True), asks_spark=False)
         if submitted.plan.empty:
@@ -391,9 +402,10 @@ class EphemeralEnvironment:
                 raise PoolUnreachable("the agent ended during the deployment", remedy="headgate logs agent")
             version = self.operations.wait_for_change(version, 0.5)
         failed = next((step for step in run.steps if step.state == "failed"), None)
+        if failed is not None and run.state != RunState.DONE:
+            raise DeploymentFailed(failed)
         if run.state != RunState.DONE:
-            where = f"{failed.do} {failed.table}: {failed.note}" if failed else str(run.state)
-            raise HeadgateError(f"the deployment failed: {where}", remedy="headgate plan shows the statements")
+            raise HeadgateError(f"the deployment failed: {run.state}", remedy="headgate plan shows the statements")
 
     def wait_until_read(self, progress: ProgressCallback, *, seconds: float, what: str = "reading") -> float:
         """Wait until every statement has read everything upstream of it, and return how long that took, in seconds.
@@ -403,11 +415,13 @@ class EphemeralEnvironment:
         began = changed_at = time.monotonic()
         before: Positions = {}
         while True:
+            # Files are read at some moment after this one, and reading them may take seconds on a busy machine.
+            looked_at = time.monotonic()
             found = self.positions()
             now = time.monotonic()
             if found != before or not self._all_run():
                 changed_at = now
-            facts = unread(before, found, idle_s=now - changed_at)
+            facts = unread(before, found, idle_s=looked_at - changed_at)
             missing = [name for name in self.project.built if name not in found]
             if not facts and not missing:
                 return now - began

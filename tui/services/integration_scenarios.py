@@ -2,19 +2,26 @@
 
 import shutil
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from core.integration_tests.case import IntegrationCase
 from core.integration_tests.disturbed_input import (
+    LateInput,
     can_have_column_more,
     late_input,
     lateness_s,
     with_column_more,
     with_value_more,
 )
-from core.integration_tests.generated_input import PARTS, STEP_S, generated_parts, sinks_of
+from core.integration_tests.generated_input import (
+    PARTS,
+    delays_s,
+    generated_parts,
+    inputs_around_midnight,
+    sinks_of,
+)
 from core.integration_tests.repeatability import repeatability
 from core.integration_tests.results import Found, TestResult
 from core.integration_tests.scenarios import (
@@ -25,6 +32,7 @@ from core.integration_tests.scenarios import (
     compared_runs,
     judged_starts,
 )
+from core.model.actions import StepKind
 from core.model.errors import HeadgateError, Refused, UsageError
 from core.model.names import TableName
 from core.plan.request import PlanRequest
@@ -34,11 +42,12 @@ from core.project_reader.ephemeral_project import source_ddl, upstream_of
 from core.project_reader.revision_reader import revision_of
 from core.statement_tests.request import CaseOutcome
 from core.statement_tests.upgrade import planned_change
+from core.text.sentence import Fact, FactKind
 from tui.project_folder.environment_selection import has_ledger
 from tui.project_folder.git_objects import texts_differing_from
 from tui.project_folder.project_folder_reader import ProjectDeclaration, parse
 from tui.services.environment_service import EnvironmentService
-from tui.services.ephemeral_environment import EphemeralEnvironment
+from tui.services.ephemeral_environment import DeploymentFailed, EphemeralEnvironment, StatementFailed
 from tui.services.integration_tests import NotDelivered, TestBench, deliver
 from tui.services.promotion import declared_as_deployed, deployed_tables
 from tui.services.statement_tests import DEPLOYED
@@ -55,6 +64,8 @@ class ScenarioRun:
     input: ScenarioInput
     since: str = DEPLOYED
     """Where the old statements of an upgrade come from: a git reference, or `DEPLOYED`."""
+    late_s: float | None = None
+    """By how many seconds rows may be late; None for half of the longest delay of a watermark."""
     _undisturbed: dict[TableName, tuple[tuple[object, ...], ...]] = field(default_factory=dict)
 
     def run(self, scenario: Disturbance) -> TestResult:
@@ -108,20 +119,41 @@ class ScenarioRun:
             self._deliver(found)
             undisturbed = self._undisturbed = _rows(found)
             request = PlanRequest(tables=found.project.built, children="all", rebuild=True)
-            found.deploy(self.bench.progress, request)
+            try:
+                found.deploy(self.bench.progress, request)
+            except DeploymentFailed as error:
+                # A rebuild compares each new version with the old one before it goes on.
+                if error.step.do != StepKind.VALIDATE:
+                    raise
+                table = error.step.table
+                why = Shown.NOT_VALID.of(table=table, why=error.step.note)
+                return TestResult(name, "", CaseOutcome.FAILED, why, table=table)
             found.wait_until_read(self.bench.progress, seconds=self.bench.seconds, what="replay")
             disturbed = _rows(found)
         return self._compared(name, undisturbed, disturbed, "in versions that have read the same input again")
 
     def _late(self, name: str) -> TestResult:
         undisturbed, project = self._reference(), self.bench.operations.project()
-        late = late_input(self.input, project, undisturbed)
+        late = late_input(self.input, project, undisturbed, self.late_s)
         if not late.words():
             return TestResult(name, "", CaseOutcome.SKIPPED, Shown.NOT_LATE.of())
         with self.bench.environment(self.tables) as found:
             deliver(found, late.parts, self.bench, within=self.bench.seconds)
             disturbed = _rows(found)
-        return self._compared(name, undisturbed, disturbed, late.words())
+        result = self._compared(name, undisturbed, disturbed, late.words())
+        return replace(result, notes=(*result.notes, *self._about_lateness(project, undisturbed, late, result)))
+
+    def _about_lateness(
+        self, project: Project, tables: Iterable[TableName], late: LateInput, result: TestResult
+    ) -> Iterator[Fact[FactKind]]:
+        if late.late_s and not late.late:
+            yield Shown.NONE_LATE.of(part=self.input.middle - 1, late_s=late.late_s)
+        elif late.late and self.late_s is None:
+            yield Shown.HALF_DELAY.of()
+        if not result.passed:
+            for table, delay_s in delays_s(project, tables).items():
+                if delay_s < late.late_s:
+                    yield Shown.SHORT_DELAY.of(table=table, delay_s=delay_s)
 
     def _schema(self, name: str) -> TestResult:
         undisturbed, middle = self._reference(), self.input.middle
@@ -142,6 +174,8 @@ class ScenarioRun:
                         declared = {each: source_ddl(ddls[each], found.project.sources[each]) for each in sources}
                         found.declare({places[each]: declared[each] for each in sources})
                         found.deploy(self.bench.progress, PlanRequest(everything=True, children="all"))
+                        # A running query keeps the columns with which it was started.
+                        _restart(found)
                     for source, rows in part.items():
                         if rows and source in ddls:
                             found.write_rows_as(ddls[source], with_value_more(rows))
@@ -203,15 +237,23 @@ class ScenarioRun:
         return compared_runs(name, undisturbed, disturbed, repeatable, after=after)
 
 
-def scenario_input(project: Project, tables: set[TableName], cases: tuple[IntegrationCase, ...]) -> ScenarioInput:
-    """Return the input of the case with the most parts among those about the tables alone, or generate one."""
+def scenario_input(
+    project: Project,
+    tables: set[TableName],
+    cases: tuple[IntegrationCase, ...],
+    late_s: float | None = None,
+) -> ScenarioInput:
+    """Return the input of the case with the most parts among those about the tables alone, or generate one.
+
+    A generated one has rows that may be late by at most `late_s` seconds, which are those of `lateness_s` if None.
+    """
     mine = [case for case in cases if len(case.parts) > 1 and tables.issuperset(case.expected)]
     if mine:
         best = max(mine, key=lambda case: len(case.parts))
         return ScenarioInput(best.parts, f"of {best.path}", middle=2)
-    late_s = lateness_s(project, upstream_of(project, tables))
-    step_s = min(STEP_S, late_s / 4) if late_s else STEP_S
-    parts = generated_parts(project, sinks_of(project, tables), step_s=step_s)
+    late_s = lateness_s(project, upstream_of(project, tables)) if late_s is None else late_s
+    sinks = sinks_of(project, tables)
+    parts = inputs_around_midnight(project, sinks, late_s=late_s) if late_s else generated_parts(project, sinks)
     return ScenarioInput(parts, "generated", middle=PARTS)
 
 
@@ -247,6 +289,13 @@ def announced_changes(
             definition = planned_change(revision_of(before), revision_of(tables[name]), tables).kind.definition
             found[name] = str(definition.leaves or definition.loses or "")
     return found
+
+
+def _restart(environment: EphemeralEnvironment) -> None:
+    """Restart all statements. Raises the error of the first one that is refused."""
+    for outcome in environment.act("restart", environment.project.built):
+        if outcome.error is not None:
+            raise StatementFailed(f"{outcome.table} does not start: {outcome.error.summary}", table=outcome.table)
 
 
 def _rows(environment: EphemeralEnvironment) -> dict[TableName, tuple[tuple[object, ...], ...]]:

@@ -1,6 +1,6 @@
 import pytest
 
-from core.bench.watermark_waits import WatermarkWait, interval_s, watermark_wait
+from core.bench.watermark_waits import WatermarkWait, watermark_wait
 from core.sql.statement import ParsedStatement
 from core.sql.statement_reader import read_statements
 
@@ -43,7 +43,3 @@ def test_what_appends_aggregates_waits(select: str, wait: WatermarkWait | None) 
 )
 def test_rows_are_due_at_the_end_of_their_last_window(wait: WatermarkWait, due_s: float) -> None:
     assert wait.due_s(65.0) == due_s
-
-
-def test_intervals_are_read_in_every_form() -> None:
-    assert [interval_s(each) for each in ("30 seconds", "INTERVAL '2' MINUTES", "1 minute 30 seconds")] == [30, 120, 90]

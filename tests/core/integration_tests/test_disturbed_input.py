@@ -46,6 +46,7 @@ def numbers(found: LateInput) -> list[list[object]]:
 def test_rows_may_be_late_by_half_of_the_longest_delay() -> None:
     assert lateness_s(timed(), map(T, ("landed", "a", "b", "c"))) == 10.0
     assert lateness_s(timed("2 MINUTES"), [T("b")]) == 60.0
+    assert lateness_s(timed("1 DAY"), [T("b")]) == 43_200.0
     assert lateness_s(timed(), [T("a")]) == 0.0
 
 
@@ -53,6 +54,8 @@ def test_rows_near_the_newest_one_arrive_a_part_later_and_all_in_reverse() -> No
     found = late_input(given((1, 5, 12, 13), (14, 15), (99,)), timed(), [T("b")])
     assert numbers(found) == [[13, 1], [15, 14, 12, 5], [99]]
     assert found.words() == "with 6 rows in another order and 2 rows up to 10 s late"
+    found = late_input(given((1, 5, 12, 13), (14, 15), (99,)), timed(), [T("b")], 1.0)
+    assert numbers(found) == [[13, 5, 1], [15, 14, 12], [99]] and found.late_s == 1.0
 
 
 def test_without_a_watermark_rows_are_only_reordered_and_none_is_lost() -> None:

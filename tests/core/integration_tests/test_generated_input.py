@@ -1,19 +1,32 @@
 """Generated input: numbered rows in parts, then rows that close the windows of every statement in a chain."""
 
+from datetime import datetime, timedelta
+
+import pytest
 import small_project
 
 from core.integration_tests.case import IntegrationCase
 from core.integration_tests.case_reader import read_integration_cases
 from core.integration_tests.case_writer import recorded_case, recorded_case_path
-from core.integration_tests.generated_input import PARTS, ROWS, generated_parts, sinks_of, stateful_depth
+from core.integration_tests.generated_input import (
+    PARTS,
+    ROWS,
+    delays_s,
+    generated_parts,
+    inputs_around_midnight,
+    sinks_of,
+    stateful_depth,
+)
 from core.model.names import TableName as T
 from core.project.model import Project
+from core.statement_tests.case import Part
+from core.statement_tests.case_writer import BEGIN
 
 
-def timed() -> Project:
+def timed(delay: str = "10 SECONDS") -> Project:
     """Return landed → a (distinct) → b (windows), with times."""
     columns = "(id BIGINT, kind STRING, ts TIMESTAMP)"
-    late = "WATERMARK ts DELAY OF INTERVAL 10 SECONDS"
+    late = f"WATERMARK ts DELAY OF INTERVAL {delay}"
     files = small_project.texts(
         a=f"SELECT DISTINCT id, kind, ts FROM STREAM landed {late} WHERE kind IN ('x', 'y')",
         b=f"SELECT count(*) AS id, kind, window.start AS ts FROM STREAM a {late} GROUP BY window(ts, '1 minute'), kind",
@@ -34,6 +47,26 @@ def test_rows_are_numbered_in_time_and_one_part_closes_each_statement_with_state
     times = [row[2] for row in every]
     assert times == sorted(times)  # type: ignore[type-var]  # Datetimes.
     assert [time.day for time in times[-2:]] == [2, 3]  # type: ignore[attr-defined]  # Datetimes.
+
+
+def times_of(parts: tuple[Part, ...]) -> list[list[datetime]]:
+    """Return the times of the rows of each part."""
+    return [[time for row in part[T("landed")] if isinstance(time := row[2], datetime)] for part in parts]
+
+
+def test_closing_rows_are_later_than_any_watermark_waits() -> None:
+    assert delays_s(timed("2 DAYS"), map(T, ("landed", "a", "b", "c"))) == {"a": 172_800, "b": 172_800}
+    times = times_of(generated_parts(timed("2 DAYS"), [T("b")]))
+    assert [max(part).day for part in times] == [1, 1, 6, 11]
+
+
+@pytest.mark.parametrize("late_s", [0.5, 10.0, 3_600.0])
+def test_the_first_row_is_before_midnight_and_a_watermark_with_a_shorter_delay_passes_midnight(late_s: float) -> None:
+    first, second = times_of(inputs_around_midnight(timed(), [T("b")], late_s=late_s))[:2]
+    assert first[0] < BEGIN <= first[1] < first[-1] < second[0]
+    assert timedelta(seconds=0.9 * late_s) < max(first) - first[0] <= timedelta(seconds=late_s)
+    shorter = timedelta(seconds=0.8 * late_s)
+    assert max(first) - shorter > BEGIN > max(first) - timedelta(seconds=late_s)
 
 
 def test_static_sides_have_all_their_rows_in_the_first_part() -> None:

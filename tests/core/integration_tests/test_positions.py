@@ -44,3 +44,9 @@ def test_a_statement_without_state_and_one_without_another_batch_do_not_wait_for
     stateless, quiet = replace(A, next_watermark_ms=9, stateful=False), replace(A, next_watermark_ms=9)
     assert unread(both(stateless), both(stateless), idle_s=0.0) == ()
     assert unread(both(quiet), both(quiet), idle_s=WATERMARK_S) == ()
+
+
+def test_a_statement_with_slow_batches_gets_more_time_to_begin_the_next_one() -> None:
+    slow = replace(A, next_watermark_ms=9, batch_s=4.0)
+    assert [fact.kind for fact in unread(both(slow), both(slow), idle_s=WATERMARK_S)] == [Unread.WATERMARK]
+    assert unread(both(slow), both(slow), idle_s=12.0) == ()

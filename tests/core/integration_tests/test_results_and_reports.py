@@ -32,6 +32,15 @@ def test_the_first_table_that_differs_is_shown_with_its_rows() -> None:
     assert found.difference is not None and found.difference["unexpected_rows"] == [{"id": "2", "kind": "null"}]
 
 
+def test_rows_of_which_some_are_missing_and_others_unexpected_need_a_key() -> None:
+    wrong = replace(A, key=(), found=((1, "y"),))
+    found = compared(wrong)
+    assert [str(note) for note in found.notes] == [
+        "a key pairs missing rows with unexpected ones and shows which columns differ: key: {a: [column]}"
+    ]
+    assert not compared(replace(wrong, key=("id",))).notes and not compared(replace(wrong, found=())).notes
+
+
 def test_too_many_rows_are_not_compared() -> None:
     many = replace(A, found=((1, "x"),) * (MOST_FOUND + 1))
     assert compared(many).fact == Found.TOO_MANY.of(table="a", most=MOST_FOUND)

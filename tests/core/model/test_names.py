@@ -3,7 +3,7 @@
 import pytest
 
 from core.model.errors import BadName
-from core.model.names import parse_statement_name, split_query, whole_number
+from core.model.names import interval_s, parse_statement_name, split_query, whole_number
 
 NOT_NUMBERS = ("0", "", "²", "٣", "\uff17", "-1", "1 ", "1.5", "1_0", "9" * 19, "9" * 5000)
 """Superscripts are digits for `isdigit` but are refused by `int`. The other texts are misspelled numbers or not
@@ -61,3 +61,8 @@ def test_a_query_with_an_invalid_table_name_is_not_ours(name: str) -> None:
 )
 def test_an_integer_has_ascii_digits_and_fits_into_the_ledger(text: str, number: int | None) -> None:
     assert whole_number(text) == number
+
+
+def test_intervals_are_read_in_every_form() -> None:
+    texts = ("30 seconds", "INTERVAL '2' MINUTES", "1 minute 30 seconds", "1 day")
+    assert [interval_s(each) for each in texts] == [30, 120, 90, 86_400]

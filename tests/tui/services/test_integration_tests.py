@@ -3,7 +3,7 @@
 import subprocess
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -13,11 +13,13 @@ from command_line import written
 
 from core.integration_tests.positions import Unread
 from core.integration_tests.scenarios import Disturbance, ScenarioInput, Shown
-from core.model.errors import HeadgateError
+from core.model.act_outcomes import ActOutcome, ActResult
+from core.model.errors import HeadgateError, Refused
 from core.model.names import TableName as T
 from core.project.ephemeral import Remains, Teardown
 from core.project.model import Project, Table
 from core.project_reader.ephemeral_project import EphemeralProject, upstream_of
+from core.run.records import StepRow
 from core.sql.statement import TableDdl
 from core.statement_tests.case import Row
 from core.statement_tests.request import CaseOutcome
@@ -26,7 +28,13 @@ from tui.project_folder.declaring_files import list_files, read_integration_file
 from tui.project_folder.environment_selection import select_environment
 from tui.services import ephemeral_environment, integration_tests
 from tui.services.environment_service import EnvironmentService
-from tui.services.ephemeral_environment import EphemeralRequest, NotInTime, SparkServer, StatementFailed
+from tui.services.ephemeral_environment import (
+    DeploymentFailed,
+    EphemeralRequest,
+    NotInTime,
+    SparkServer,
+    StatementFailed,
+)
 from tui.services.integration_scenarios import ScenarioRun
 from tui.services.integration_tests import TestBench
 
@@ -56,6 +64,8 @@ class FakeEnvironment:
 
     def deploy(self, progress: object, request: object = None) -> None:
         self.did.append("deploy")
+        if request is not None and "redeploy" in self.refuses:
+            raise self.refuses["redeploy"]
 
     def wait_until_read(self, progress: object, *, seconds: float, what: str) -> float:
         self.parts += 1
@@ -80,6 +90,12 @@ class FakeEnvironment:
         self.did.append(f"upgrade {' '.join(tables)}")
         self.wrong = {**self.wrong, **self.after_kill}
 
+    def act(self, verb: str, tables: Iterable[T]) -> tuple[ActOutcome, ...]:
+        self.did.append(verb)
+        refused = self.refuses.get(verb)
+        result = ActResult.NOT_RESTARTED if refused else ActResult.RESTARTED
+        return tuple(ActOutcome(name, 1, result, None, 1.0, error=refused) for name in tables)
+
     def wait_for_batch(self, progress: object, *, seconds: float) -> bool:
         self.did.append("wait for a batch")
         return self.has_batch
@@ -100,6 +116,8 @@ class World:
     after_kill: dict[str, tuple[Row, ...]] = field(default_factory=dict)
     did: list[str] = field(default_factory=list)
     asked: list[EphemeralRequest] = field(default_factory=list)
+    right: int = 0
+    """Number of environments before the first one that has the rows in `wrong`."""
     has_batch: bool = True
 
 
@@ -121,7 +139,9 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
         generated = EphemeralProject({}, built, {T("landed"): "/landing"})
         server = SparkServer("sc://host:1", "")
         yield FakeEnvironment(
-            project.tables, generated, server, found.wrong, found.fails, found.did,
+            project.tables, generated, server,
+            found.wrong if len(found.asked) > found.right else {},
+            found.fails, found.did,
             after_kill=found.after_kill, refuses=found.refuses, has_batch=found.has_batch,
         )  # fmt: skip
         ended(Teardown("it_1", (), "/e/it_1", left=found.left))
@@ -207,6 +227,9 @@ def test_several_cases_share_one_server_and_are_chosen_by_their_tables(folder: P
         (["--integration"], "there is no integration test"),
         (["--integration", "--product", "q"], "'q' is not a product"),
         (["--integration", "nope"], "nope is not declared"),
+        (["--lateness", "5"], "--lateness is about integration tests"),
+        (["--integration", "--lateness", "5"], "--lateness is about late rows"),
+        (["--integration", "--scenario", "replay,schema", "--lateness", "5"], "--lateness is about late rows"),
         (["--integration", "--upgrade"], "--upgrade is about cases of one statement"),
         (["--pool", "dev"], "--pool is about integration tests"),
         (["--junit", "x.xml"], "--junit and --markdown are about integration tests"),
@@ -274,6 +297,21 @@ def test_a_restart_kills_a_server_of_its_own_in_the_middle_and_the_rows_are_comp
     assert result["fact"]["sentence"].startswith("b differs after the server was killed when a batch had begun: 0 mi")
 
 
+def test_a_rebuild_over_the_same_rows_whose_validation_fails_is_a_difference(
+    folder: Path, world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put(folder)
+    words = ["test", "--integration", "--scenario", "replay", "b", "--json"]
+    assert written(words, capsys)["results"][0]["outcome"] == "passed"
+    step = StepRow(5, "validate", "b", 2, "failed", note="rows 9 → 1")
+    world.refuses = {"redeploy": DeploymentFailed(step)}
+    (result,) = written(words, capsys, 1)["results"]
+    assert (result["outcome"], result["fact"]["kind"], result["table"]) == ("failed", "not_valid", "b")
+    assert result["fact"]["sentence"].endswith("in a version that has read the same input again: rows 9 → 1")
+    world.refuses = {"redeploy": DeploymentFailed(replace(step, do="start"))}
+    assert written(words, capsys, 1)["results"][0]["outcome"] == "error"
+
+
 def test_a_restart_without_a_batch_says_so(folder: Path, world: World, capsys: pytest.CaptureFixture[str]) -> None:
     put(folder)
     world.has_batch = False
@@ -316,6 +354,36 @@ def test_late_rows_are_written_in_another_order_and_nothing_else_is_different(
     assert len(world.asked) == 2 and world.did.count("deploy") == 2
 
 
+def test_rows_are_as_late_as_the_command_says_and_a_failure_shows_shorter_delays(
+    folder: Path, world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    columns = "(id BIGINT, kind STRING, ts TIMESTAMP)"
+    for ddl in folder.rglob("ddl.*.sql"):
+        ddl.write_text(ddl.read_text().replace("(id BIGINT, kind STRING)", columns))
+    for table, parent, delay in (("a", "landed", 20), ("b", "a", 4)):
+        (dml,) = folder.rglob(f"dml.{table}.sql")
+        watermark = f"WATERMARK ts DELAY OF INTERVAL {delay} SECONDS"
+        dml.write_text(f"INSERT INTO {table} SELECT id, kind, ts FROM STREAM {parent} {watermark};")
+    words = ["test", "--integration", "--scenario", "late", "b", "--json"]
+    (result,) = written(words, capsys)["results"]
+    assert result["fact"]["sentence"].endswith("with 7 rows in another order and 3 rows up to 10 s late")
+    assert result["notes"][0]["kind"] == "half_delay"
+    (result,) = written([*words, "--lateness", "60"], capsys)["results"]
+    assert result["fact"]["sentence"].endswith("and 3 rows up to 60 s late")
+    assert [note["kind"] for note in result["notes"]] == ["input"]
+    world.wrong, world.right = {"b": ()}, len(world.asked) + 1
+    (result,) = written([*words, "--lateness", "10"], capsys, 1)["results"]
+    assert result["notes"][0]["sentence"] == "the watermark of b has a delay of 4 s only"
+    world.wrong = {}
+    times = ("2026-01-01T00:00:00Z", "2026-01-01T01:00:00Z")
+    rows = [f"{{id: {n}, kind: x, ts: {at}}}" for n, at in enumerate(times)]
+    put(folder, f"given:\n  - landed: [{', '.join(rows)}]\n  - landed: [{rows[1]}]\nexpect: {{b: [{rows[0]}]}}\n")
+    (result,) = written([*words, "--lateness", "10"], capsys)["results"]
+    assert result["notes"][0]["sentence"] == (
+        "no row was late: no two rows of a stream in part 1 are at most 10 s apart"
+    )
+
+
 def test_the_scenario_late_is_skipped_if_no_row_can_be_late_or_in_another_order(
     folder: Path, world: World, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -332,10 +400,14 @@ def test_a_source_has_the_column_in_its_rows_first_and_then_in_its_declaration(
     (result,) = written(words, capsys)["results"]
     assert result["outcome"] == "passed"
     tail = [each for each in world.did if not each.startswith("read")][-6:]
-    assert tail[1:] == [
+    assert tail == [
         "deploy", "write 3 columns", "declare pipelines/sources/p/landed/sql-scripts/ddl.landed.sql", "deploy",
-        "write 3 columns",
+        "restart", "write 3 columns",
     ]  # fmt: skip
+    world.refuses = {"restart": Refused("too many columns", remedy="")}
+    (result,) = written(words, capsys, 1)["results"]
+    assert (result["outcome"], result["fact"]["kind"], result["table"]) == ("failed", "not_taken", "a")
+    assert result["fact"]["sentence"].endswith("when landed get a column: a does not start: too many columns")
     world.refuses = {"declare": HeadgateError("a reads all columns", remedy="")}
     (result,) = written(words, capsys, 1)["results"]
     assert (result["outcome"], result["fact"]["kind"]) == ("failed", "not_taken")
@@ -349,8 +421,8 @@ def test_with_two_parts_the_column_is_declared_before_the_second(
     (result,) = written(["test", "--integration", "--scenario", "schema", "b", "--json"], capsys)["results"]
     assert result["fact"]["sentence"].endswith("when sources get a column in their declaration, then in rows")
     declared = "declare pipelines/sources/p/landed/sql-scripts/ddl.landed.sql"
-    assert [each for each in world.did if not each.startswith("read")][-4:] == [
-        "deploy", declared, "deploy", "write 3 columns",
+    assert [each for each in world.did if not each.startswith("read")][-5:] == [
+        "deploy", declared, "deploy", "restart", "write 3 columns",
     ]  # fmt: skip
 
 
