@@ -10,14 +10,13 @@ import os
 import secrets
 import shutil
 import signal
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from core.integration_tests.positions import Positions, Unread, unread
 from core.ipc.environment_paths import GIVEN_TOKEN, ephemeral_root
@@ -53,6 +52,7 @@ from tui.project_folder.environment_selection import SelectedEnvironment, select
 from tui.project_folder.manifest_head_cache import PROJECT_FILE
 from tui.services import teardown
 from tui.services.environment_service import EnvironmentService
+from tui.services.held_interrupts import HeldInterrupts
 from tui.services.table_client import TableClient
 
 MEASURE_S = "1"
@@ -161,7 +161,7 @@ def ephemeral_environment(
     empty. `ended` is called with what was checked at the end. Raises Refused if the tables cannot be isolated or the
     environment is protected. No interrupt breaks off its creation or deletion: it is raised afterwards.
     """
-    with _Interrupts(progress) as interrupts:
+    with HeldInterrupts(progress) as interrupts:
         found = create_ephemeral_environment(operations, request)
         try:
             try:
@@ -173,50 +173,6 @@ def ephemeral_environment(
         finally:
             # A block of its own: an interrupt may come just before it is held.
             ended(found.end(progress))
-
-
-class _Interrupts:
-    """Signals that raise KeyboardInterrupt, held at first; after one was let through, all others are held.
-
-    What was held is raised at the end. Does nothing in a thread other than the main one, which gets no signals.
-    """
-
-    def __init__(self, progress: ProgressCallback) -> None:
-        self._progress, self._held, self._pending = progress, True, False
-        self._before: dict[signal.Signals, Any] = {}
-
-    def __enter__(self) -> Self:
-        if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-                if callable(before := signal.getsignal(number)):
-                    self._before[number] = before
-                    signal.signal(number, self._on_signal)
-        return self
-
-    def __exit__(self, *raised: object) -> None:
-        for number, before in self._before.items():
-            signal.signal(number, before)
-        if self._pending:
-            raise KeyboardInterrupt
-
-    def let_through(self) -> None:
-        """Raise what was held, or else the next signal."""
-        self._held = False
-        if self._pending:
-            self._held, self._pending = True, False
-            raise KeyboardInterrupt
-
-    def hold(self) -> None:
-        self._held = True
-
-    def _on_signal(self, number: int, frame: object) -> None:
-        if not self._held:
-            self._held = True
-            raise KeyboardInterrupt
-        self._pending = True
-        with suppress(RuntimeError):
-            # The signal may have interrupted the writing of another line.
-            self._progress(WaitProgress("interrupted; the environment is deleted before the command ends", 0.0, 0.0))
 
 
 def create_ephemeral_environment(operations: EnvironmentService, request: EphemeralRequest) -> "EphemeralEnvironment":
