@@ -238,7 +238,7 @@ def given(case: str) -> list[dict[str, Any]]:
 def passes(tiny: Tiny, number: int) -> bool:
     """Run all cases once, and print what failed or was left."""
     began = time.monotonic()
-    done = tiny.run("test", "--integration", "--pool", "dev", "--json")
+    done = tiny.run("test", "--integration", "--pool", "dev", "--timeout", "300", "--json")
     took = time.monotonic() - began
     try:
         found = json.loads(done.stdout)
