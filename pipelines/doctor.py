@@ -1,11 +1,11 @@
 """`python -I -m pipelines.doctor --json`: checks Java, Spark and external tables for `headgate doctor`.
 
 `headgate doctor` runs this module as a child process and adds its own checks. No pool is started. `--project`, `--env`
-and `--home` select an environment, whose connector jars are checked as they would be when its pool starts. With
-`--inputs`, a list of DDL files below `--project`, only the external tables declared in them are checked; their relative
-locations are resolved against `--data`, and replication slots that are not in `--known` are reported. With `--delta`,
-`--postgres` or `--kafka`, only the columns of that external table are printed. With `--drop-slots`, the slots at the
-given addresses are dropped.
+and `--home` select an environment, whose connector jars are checked as they would be when its pool starts, and whose
+cluster is asked for its workers. With `--inputs`, a list of DDL files below `--project`, only the external tables
+declared in them are checked; their relative locations are resolved against `--data`, and replication slots that are not
+in `--known` are reported. With `--delta`, `--postgres` or `--kafka`, only the columns of that external table are
+printed. With `--drop-slots`, the slots at the given addresses are dropped.
 """
 
 import argparse
@@ -24,9 +24,11 @@ from core.model.errors import HeadgateError, PoolUnreachable
 from core.model.names import TableName
 from core.model.states import TableFaultKind
 from core.model.table_formats import format_of_others, table_format
+from core.observed.cluster import ClusterView, fault_of_cluster
 from core.ports.storage import TableFault
 from core.project.connectors import KAFKA, Connector
 from core.project.manifest_head import MANIFEST_PATH, PLACES
+from core.project.model import Pool
 from core.project_reader.manifest import read_manifest
 from core.project_reader.places import read_places
 from core.sql.avro_schemas import VALUE
@@ -47,8 +49,10 @@ from core.sql.statement import TableDdl
 from core.text.sentence import Fact
 from core.text.wording import counted, short_size
 from pipelines.declaring_files import texts_of_manifests
+from pipelines.local_pool.connect_server import python_of
 from pipelines.local_pool.connector_jars import ConnectorJars
 from pipelines.local_pool.java_and_spark import OLDEST_JAVA, find_java
+from pipelines.local_pool.standalone_master import is_this_machine, read_master, require_master
 from pipelines.python_jobs.confinement import unpreventable
 from pipelines.spark_connect.declared_tables import (
     fault_of_declaration,
@@ -110,6 +114,7 @@ def main(words: Sequence[str]) -> int:
     checks = [java(), engine(), pool_program(), jobs(), scenarios()]
     if args.project:
         checks += connectors(Path(args.project), args.env, Path(args.home))
+        checks += cluster(Path(args.project), args.env, Path(args.home))
     print(json.dumps({"checks": checks}))
     return 0
 
@@ -171,14 +176,62 @@ def connectors(project: Path, environment: str, home: Path) -> list[dict[str, An
 
     Returns no checks if the pool is remote or no connectors are declared.
     """
+    found, pool = _declared(project, environment)
+    if not found or pool is None or pool.url is not None:
+        return []
+    return [_jars(ConnectorJars(home, project, found, dict(pool.conf)), found)]
+
+
+def cluster(project: Path, environment: str, home: Path) -> list[dict[str, Any]]:
+    """Check the standalone cluster of a pool: its master, its workers, and where they need Python.
+
+    Returns no checks if the pool has no master.
+    """
+    _, pool = _declared(project, environment)
+    if pool is None or pool.master is None:
+        return []
+    try:
+        require_master(pool.master)
+    except PoolUnreachable as error:
+        return [_verdict("cluster", error.summary, error.remedy, master=pool.master)]
+    try:
+        view = read_master(pool.master_page)
+    except PoolUnreachable as error:
+        unknown = f"{error.summary}; nobody would notice that its workers are dead"
+        return [_verdict("cluster", unknown, error.remedy, ok=True, warning=True, master=pool.master)]
+    return [_workers(pool, view), *_python_elsewhere(view, home)]
+
+
+def _declared(project: Path, environment: str) -> tuple[tuple[Connector, ...], Pool | None]:
+    """Return the connectors of a project and the pool of an environment; nothing if headgate.yml cannot be read."""
     try:
         manifest = read_manifest((project / MANIFEST_PATH).read_text("utf-8-sig"), [])
     except (OSError, UnicodeDecodeError):
-        return []
+        return (), None
     declared = next((each for each in manifest.environments if each.name == environment), None)
-    if not manifest.connectors or declared is None or declared.pool.url is not None:
+    return manifest.connectors, declared.pool if declared is not None else None
+
+
+def _workers(pool: Pool, view: ClusterView) -> dict[str, Any]:
+    cores, dead = sum(worker.cores for worker in view.alive), len(view.workers) - len(view.alive)
+    facts: dict[str, Any] = {"master": pool.master, "alive": len(view.alive), "dead": dead, "cores": cores}
+    if (fault := fault_of_cluster(pool, view)) is not None:
+        return _verdict("cluster", str(fault), str(fault.remedy), **facts)
+    has = f"{pool.master} has {counted(len(view.alive), 'worker')} with {counted(cores, 'core')}"
+    if cores < pool.cores:
+        remedy = "start more workers, or write fewer cores"
+        return _verdict("cluster", f"{has}; the pool asks for {pool.cores}", remedy, ok=True, warning=True, **facts)
+    return _verdict("cluster", has, ok=True, **facts)
+
+
+def _python_elsewhere(view: ClusterView, home: Path) -> list[dict[str, Any]]:
+    hosts = sorted({worker.host for worker in view.alive if not is_this_machine(worker.host)})
+    if not hosts:
         return []
-    return [_jars(ConnectorJars(home, project, manifest.connectors, dict(declared.pool.conf)), manifest.connectors)]
+    program = str(python_of(home))
+    summary = f"functions and jobs in Python, and keyed tables, run {program} also on {', '.join(hosts)}"
+    remedy = "have that path run a Python with the same packages there; statements in SQL alone need none"
+    return [_verdict("cluster", summary, remedy, ok=True, warning=True, hosts=hosts, python=program)]
 
 
 def inputs(

@@ -73,7 +73,7 @@ def fingerprint(
         udf=_hash(foreign_functions(parsed.canonical) if parsed else ()),
         conf_pinned=_hash(_pairs(each for each in runs_on.conf if is_pinned(each[0]))) if runs_on else "",
         conf_restartable=_hash(_pairs(each for each in runs_on.conf if not is_pinned(each[0]))) if runs_on else "",
-        pool=_hash((runs_on.name, runs_on.url or "")) if runs_on else "",
+        pool=_hash((runs_on.name, runs_on.url or runs_on.master or "")) if runs_on else "",
     )
 
 

@@ -331,7 +331,7 @@ def _engine_findings(old: Revision, new: Revision) -> Iterator[RevisionDifferenc
         yield kind, Edit(edit, old.engine, new.engine)
     if old.pool is None or new.pool is None:
         return
-    if (old.pool.name, old.pool.url) != (new.pool.name, new.pool.url):
+    if _place(old.pool) != _place(new.pool):
         yield ChangeKind.POOL, Edit(EditKind.SETTING, _named(old.pool), _named(new.pool), "pool")
     for what in ("cores", "memory"):
         if old.pool.name == new.pool.name and getattr(old.pool, what) != getattr(new.pool, what):
@@ -425,8 +425,13 @@ def _read_findings(old: TableRead, new: TableRead) -> Iterator[RevisionDifferenc
             yield kind, Edit(EditKind.READ_OPTION, before.get(key, ""), after.get(key, ""), of)
 
 
+def _place(pool: Pool) -> tuple[str | None, ...]:
+    return (pool.name, pool.url, pool.master)
+
+
 def _named(pool: Pool) -> str:
-    return f"{pool.name} ({pool.url})" if pool.url else pool.name
+    at = pool.url or pool.master
+    return f"{pool.name} ({at})" if at else pool.name
 
 
 def _pairs(pairs: tuple[tuple[str, str], ...]) -> str:

@@ -429,7 +429,7 @@ def _filled(texts: RevisionTexts) -> dict[str, Any]:
 
 
 def _pool(given: EntryReader) -> Pool | None:
-    part = given.part("pool", "a mapping with name, url, cores, memory and conf")
+    part = given.part("pool", "a mapping with name, url, master, cores, memory and conf")
     if part is None:
         return None
     usual = Pool()
@@ -444,6 +444,8 @@ def _pool(given: EntryReader) -> Pool | None:
         cores=part.whole("cores", usual.cores),
         memory=part.text("memory", usual.memory),
         conf=tuple(sorted(conf.items())),
+        master=part.text("master") or None,
+        master_ui=part.text("master_ui"),
     )
 
 

@@ -56,6 +56,11 @@ class ServedEnvironment:
     declared_data: str = ""
     """The data folder as headgate.yml declared it: relative to the project folder, or absolute."""
 
+    @property
+    def has_remote_server(self) -> bool:
+        """True if the pool's server is one that the agent does not manage."""
+        return self.pool.startswith("sc://")
+
 
 def environment_edits(served: ServedEnvironment, declared: Environment, data: str) -> Iterator[Fact[EnvironmentEdit]]:
     """Yield how headgate.yml differs from what an agent serves; `data` is the declared folder as an absolute path.

@@ -318,20 +318,46 @@ def writers_by_topic(tables: Mapping[TableName, Table]) -> dict[tuple[str, str],
     return found
 
 
+LOCAL, CLUSTER = "local", "cluster"
+"""Names of pools that headgate.yml does not name: of a local server, and of one with a master."""
+
+MASTER_SCHEME = "spark://"
+
+
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """A declared Spark Connect server; without a `url`, the agent starts a local server as a child process."""
+    """A declared Spark Connect server; without a `url`, the agent starts a server as a child process.
 
-    name: str = "local"
+    The executors of a server that the agent starts run in its own process or, with a `master`, on a cluster's workers.
+    """
+
+    name: str = LOCAL
     url: str | None = None
     cores: int = 2
     memory: str = "2g"
+    """Heap of a local server, or of each executor on a cluster."""
     conf: tuple[tuple[str, str], ...] = ()
+    master: str | None = None
+    """Address of the master of a standalone cluster, `spark://host:port`; None if the agent's server is local."""
+    master_ui: str = ""
+    """URL of the master's web interface; empty for port 8080 of the master's host."""
 
     @property
     def address(self) -> str:
-        """The address without parameters, which can be secrets; `local` for a server of the agent's."""
-        return mask_secrets(self.url.partition("/;")[0]) if self.url else "local"
+        """The address without parameters, which can be secrets; the master or `local` for a server of the agent's."""
+        return mask_secrets(self.url.partition("/;")[0]) if self.url else self.master or LOCAL
+
+    @property
+    def master_page(self) -> str:
+        """URL of the master's web interface without a final slash; empty without a master."""
+        if self.master is None:
+            return ""
+        return self.master_ui.rstrip("/") or f"http://{self.master.removeprefix(MASTER_SCHEME).rpartition(':')[0]}:8080"
+
+
+def mebibytes(memory: str) -> int:
+    """Return a size such as `768m` or `2g` in MiB."""
+    return int(memory[:-1]) * (1024 if memory[-1] in "gG" else 1)
 
 
 @dataclass(frozen=True, slots=True)

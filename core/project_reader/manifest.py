@@ -21,7 +21,7 @@ from core.policy.roles_and_rules import (
 )
 from core.project.connectors import CONNECTORS, Connector, coordinate_fault, is_exclusion
 from core.project.manifest_head import COLOURS, MANIFEST_PATH, PLACES, ManifestHead
-from core.project.model import Compatibility, Environment, Pool, Settings
+from core.project.model import CLUSTER, LOCAL, MASTER_SCHEME, Compatibility, Environment, Pool, Settings, mebibytes
 from core.project.naming import OWN, SHARED
 from core.project.variables import REFERENCE, Variable
 from core.project_reader.layout import ManifestLayout, read_layout
@@ -33,6 +33,8 @@ from core.project_reader.yaml_reader import YamlSection, read_yaml
 from core.text.wording import did_you_mean
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}\Z")
+_MASTER = re.compile(rf"{MASTER_SCHEME}(\[[0-9A-Fa-f:]+\]|[A-Za-z0-9._-]+):[1-9][0-9]{{0,4}}\Z")
+_PAGE = re.compile(r"https?://[^/\s@?#]+/?\Z")
 _MEMORY = re.compile(r"[1-9][0-9]{0,17}[mgMG]\Z")
 _ENVIRONMENT_KEYS = ("data", "protected", "colour", "naming", "sources", "pool", "objective", "policy", "variables")
 _KEYS = (
@@ -44,7 +46,7 @@ _MOVED = {"prefix": "naming.prefix"}
 YEAR_D = 365
 MOST_CORES = 1024
 LEAST_MIB, MOST_MIB = 512, 4096 * 1024
-"""Bounds of a local pool's heap in MiB; Spark refuses less than 450 MiB (`UnifiedMemoryManager.getMaxMemory`)."""
+"""Bounds of a heap in MiB; Spark refuses less than 450 MiB (`UnifiedMemoryManager.getMaxMemory`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,23 +265,57 @@ def _colour(section: YamlSection) -> str:
 
 
 def _pool(section: YamlSection) -> Pool:
-    section.only(("name", "url", "cores", "memory", "conf"))
+    section.only(("name", "url", "master", "master_ui", "cores", "memory", "conf"))
     cores = section.number("cores", 2, most=MOST_CORES)
     if cores != int(cores):
         section.wrong("cores", "a whole number", "write cores: 2")
     memory = section.text("memory", "2g")
-    if not _MEMORY.match(memory) or not LEAST_MIB <= _mebibytes(memory) <= MOST_MIB:
+    if not _MEMORY.match(memory) or not LEAST_MIB <= mebibytes(memory) <= MOST_MIB:
         section.wrong("memory", f"a size from {LEAST_MIB}m to {MOST_MIB // 1024}g", "write memory: 2g")
         memory = "2g"
     url = section.text("url", "")
     if url and not url.startswith("sc://"):
         section.wrong("url", "a Spark Connect address", "write url: sc://host:port")
         url = ""
-    return Pool(section.text("name", "local"), url or None, int(cores), memory, section.pairs("conf"))
+    master, page = _master(section)
+    return Pool(
+        name=section.text("name", CLUSTER if master else LOCAL),
+        url=url or None,
+        cores=int(cores),
+        memory=memory,
+        conf=section.pairs("conf"),
+        master=master,
+        master_ui=page,
+    )
 
 
-def _mebibytes(memory: str) -> int:
-    return int(memory[:-1]) * (1024 if memory[-1] in "gG" else 1)
+def _master(section: YamlSection) -> tuple[str | None, str]:
+    """Return the address of a standalone cluster's master, and the URL of its web interface."""
+    master, page = section.text("master", ""), section.text("master_ui", "")
+    if master and "url" in section.nodes:
+        remedy = "remove url to let the agent start a server on that cluster, or master to use the server at url"
+        section.wrong("master", "left out beside url", remedy)
+        return None, ""
+    if master and not _MASTER.match(master):
+        section.wrong("master", "the address of a standalone cluster's master", _instead_of(master))
+        return None, ""
+    if page and not master:
+        section.wrong("master_ui", "left out without master", "write master: spark://host:7077")
+        return None, ""
+    if page and not _PAGE.match(page):
+        section.wrong("master_ui", "the URL of the master's web interface", "write master_ui: http://host:8080")
+        page = ""
+    return master or None, page
+
+
+def _instead_of(master: str) -> str:
+    if master.startswith("local"):
+        return "remove it: without master, the agent starts a local server with that many cores"
+    if master.partition(":")[0] in ("yarn", "k8s"):
+        return "start a Connect server there, and write its address: url: sc://host:15002"
+    if "," in master:
+        return f"write one of the masters: master: {master.partition(',')[0]}"
+    return "write master: spark://host:7077, as the master's web interface shows it"
 
 
 def _default_env_name(top: YamlSection) -> str:

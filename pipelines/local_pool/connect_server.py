@@ -1,6 +1,7 @@
 """The local pool: a Spark Connect server that the agent starts as a child process and finds again after a restart.
 
-The server keeps running without the agent. It is signalled only by its process id, and only while that process is still
+Its executors run in the server's own process or, if the pool has a master, on the workers of a standalone cluster. The
+server keeps running without the agent. It is signalled only by its process id, and only while that process is still
 the one that was started.
 """
 
@@ -35,6 +36,7 @@ from pipelines.local_pool.java_and_spark import (
     write_spark_home,
 )
 from pipelines.local_pool.process_locks import server_locks, write_server_pid
+from pipelines.local_pool.standalone_master import address_towards
 from pipelines.spark_connect.call_deadlines import call
 
 # The serial collector needs the least memory and threads.
@@ -85,6 +87,12 @@ logger.window.level = error
 """
 
 
+DRIVER_MEMORY = "2g"
+"""Heap of a server whose executors run on a cluster; `spark.driver.memory` in the pool's `conf` replaces it.
+
+A server with the executors of 40 statements in its own process needed 1.5 GB in all (4.2.0).
+"""
+
 READY_S = 120.0
 """Longest wait for a server to answer, in seconds. Typical times are 6 to 16 s on two cores."""
 
@@ -125,6 +133,8 @@ class ServerRecord:
     """Start time of the process, which distinguishes it from a later process with the same id."""
     connectors: tuple[str, ...] = ()
     """Names of the connectors with which the server was started."""
+    master: str | None = None
+    """Address of the standalone master on whose workers its executors run; None if they run in the server."""
 
 
 class LocalPool:
@@ -162,7 +172,7 @@ class LocalPool:
         try:
             return (self._home / "pool.token").read_text("ascii")
         except OSError as error:
-            raise PoolUnreachable("the local pool was never started here") from error
+            raise PoolUnreachable("the pool was never started here") from error
 
     @property
     def pid(self) -> int | None:
@@ -212,11 +222,15 @@ class LocalPool:
         token = secrets.token_hex(24)
         given = tuple(connector.name for connector in self._jars.connectors)
         server = ServerRecord(secrets.token_hex(8), _free_port(), home=str(self._home), connectors=given)
+        server = replace(server, master=self._pool.master)
         _write(self._home / "pool.token", token, 0o600)
         self._write(server)
         command = self._command(spark, server, jars)
-        python = write_python(self._work / "python", sys.executable)
+        python = write_python(python_of(self._home), sys.executable)
         given_environment = {TOKEN: token, _MARKED: server.marker, "PYSPARK_PYTHON": str(python)}
+        if self._pool.master is not None:
+            # The executors connect to this address.
+            given_environment["SPARK_LOCAL_IP"] = address_towards(self._pool.master)
         # The shell records its id before it becomes the server, so that it is known even if the agent is killed.
         shell = ["/bin/sh", "-c", 'echo $$ >"$0"; exec "$@"', str(self._work / "pid"), *command]
         _write(self._home / "pool.log", "", 0o640)
@@ -253,9 +267,13 @@ class LocalPool:
         while True:
             left = ends_at - time.monotonic()
             if not self.alive():
-                raise PoolUnreachable(f"the local pool exited during startup: {self.last_words()}", remedy=self._see())
+                raise PoolUnreachable(
+                    f"the server of the pool exited during startup: {self.last_words()}", remedy=self._see()
+                )
             if left <= 0:
-                raise PoolUnreachable(f"the local pool did not answer within {seconds:.0f} s", remedy=self._see())
+                raise PoolUnreachable(
+                    f"the server of the pool did not answer within {seconds:.0f} s", remedy=self._see()
+                )
             if _listens(url):
                 try:
                     call(min(_PROBE_S, left), probe, url, token)
@@ -279,7 +297,7 @@ class LocalPool:
             if not self._gone_within(server, END_S):
                 self._signal(server, signal.SIGKILL)
                 if not self._gone_within(server, END_S):
-                    raise PoolUnreachable(f"process {server.pid} of the local pool cannot be killed")
+                    raise PoolUnreachable(f"process {server.pid} of the pool cannot be killed")
         self._end_workers(server)
 
     def bound_log(self) -> None:
@@ -346,8 +364,15 @@ class LocalPool:
         }
         command = [str(spark / "bin" / "spark-submit")]
         command += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer"]
-        command += ["--name", "headgate", "--master", f"local[{self._pool.cores}]"]
-        command += ["--driver-memory", self._pool.memory, "--driver-java-options", options.strip()]
+        command += ["--name", "headgate", "--master", self._pool.master or f"local[{self._pool.cores}]"]
+        memory = self._pool.memory
+        if self._pool.master is not None:
+            memory = conf.pop("spark.driver.memory", DRIVER_MEMORY)
+            # Without a limit, one server takes all cores of a cluster.
+            conf |= {"spark.cores.max": str(self._pool.cores), "spark.executor.memory": self._pool.memory}
+            executor_options = " ".join((*XML, conf.get("spark.executor.extraJavaOptions", "")))
+            conf["spark.executor.extraJavaOptions"] = executor_options.strip()
+        command += ["--driver-memory", memory, "--driver-java-options", options.strip()]
         # An empty file keeps the machine's spark-defaults.conf out.
         command += ["--properties-file", str(self._work / "spark.conf")]
         if jars:
@@ -370,7 +395,7 @@ class LocalPool:
     def _recorded(self) -> ServerRecord:
         server = self._read()
         if server is None:
-            raise PoolUnreachable("the local pool was never started here")
+            raise PoolUnreachable("the pool was never started here")
         return server
 
     def _read(self) -> ServerRecord | None:
@@ -433,6 +458,11 @@ class LocalPool:
                 return True
             time.sleep(0.05)
         return False
+
+
+def python_of(home: Path) -> Path:
+    """Return the program that a server and its executors run as Python; on a cluster, also each worker has it there."""
+    return home / "pool" / "python"
 
 
 def _free_port() -> int:

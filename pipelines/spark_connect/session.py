@@ -10,6 +10,7 @@ import uuid
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 from urllib.parse import urlsplit
 
@@ -125,6 +126,11 @@ class Session:
         Unlike `ping`, this needs a SparkContext, but no free core.
         """
         DataFrame(SQL("SELECT 1"), self.spark).collect()
+
+    def write_files(self, folder: str, files: int) -> None:
+        """Have as many tasks as `files` write a file each, `part-…`, to a folder, which is replaced."""
+        rows = self.spark.range(0, files, 1, files).selectExpr("cast(id AS STRING) AS id")
+        rows.write.mode("overwrite").text(Path(folder).as_uri())
 
     def _refuse_if_stopped(self, refusal: MaybeStopped) -> None:
         # Without this check, a server that is shutting down or overloaded would make a valid statement fail.

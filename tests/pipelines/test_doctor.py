@@ -3,9 +3,11 @@
 import re
 import tomllib
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from fake_master import FakeMaster, fake_master, worker
 from pytest_httpserver import HTTPServer
 from schema_registry_server import PlayedRegistry
 
@@ -95,6 +97,56 @@ def test_tables_of_one_broker_that_does_not_answer_are_one_failure(
     (found,) = doctor.inputs(tmp_path, str(tmp_path), ["ddl.k.sql", "ddl.l.sql", "ddl.m.sql"])
     assert (found["ok"], found["facts"]["tables"]) == (False, ["k", "l", "m"])
     assert found["summary"] == "no broker of b:9 answers: Connection refused; it concerns k, l, m"
+
+
+@pytest.fixture
+def master(tmp_path: Path) -> Iterator[FakeMaster]:
+    with fake_master() as found:
+        pool = f"pool: {{master: '{found.master}', master_ui: '{found.page}', cores: 4, memory: 768m}}"
+        (tmp_path / "headgate.yml").write_text(MANIFEST.replace("pool: {cores: 2, memory: 1g}", pool))
+        yield found
+
+
+def test_the_workers_of_a_cluster_are_checked_against_what_the_pool_asks_for(
+    master: FakeMaster, tmp_path: Path
+) -> None:
+    def found() -> tuple[bool, bool, str]:
+        (check,) = doctor.cluster(tmp_path, "dev", tmp_path)
+        assert check["remedy"] or not check["warning"]
+        return check["ok"], check["warning"], check["summary"].replace(master.master, "M")
+
+    assert found() == (True, True, "M has 1 worker with 2 cores; the pool asks for 4")
+    master.workers = [worker(), worker()]
+    assert found() == (True, False, "M has 2 workers with 4 cores")
+    master.workers = [{**worker(), "memory": 512}]
+    lacking = "no worker of the cluster has the 768m of an executor: its master M says 512m at most"
+    assert found() == (False, False, lacking)
+    master.workers = [worker(state="DEAD")]
+    assert found() == (False, False, "no worker of the cluster is alive: its master M says so")
+    master.body = b"<html>"
+    assert found()[:2] == (True, True)
+
+
+def test_a_master_that_is_not_there_is_a_failure(master: FakeMaster, tmp_path: Path) -> None:
+    text = (tmp_path / "headgate.yml").read_text()
+    (tmp_path / "headgate.yml").write_text(text.replace(master.master, "spark://127.0.0.1:1"))
+    (check,) = doctor.cluster(tmp_path, "dev", tmp_path)
+    assert (check["ok"], check["summary"]) == (
+        False,
+        "the master spark://127.0.0.1:1 cannot be reached: connection refused",
+    )
+
+
+def test_workers_elsewhere_need_the_path_of_python(master: FakeMaster, tmp_path: Path) -> None:
+    master.workers = [worker("192.0.2.7", cores=8), worker()]
+    _, check = doctor.cluster(tmp_path, "dev", tmp_path)
+    assert (check["ok"], check["warning"], check["facts"]["hosts"]) == (True, True, ["192.0.2.7"])
+    assert check["facts"]["python"] == f"{tmp_path}/pool/python" and check["facts"]["python"] in check["summary"]
+
+
+def test_a_local_pool_has_no_cluster_to_check(tmp_path: Path) -> None:
+    (tmp_path / "headgate.yml").write_text(MANIFEST)
+    assert doctor.cluster(tmp_path, "dev", tmp_path) == doctor.cluster(tmp_path / "none", "dev", tmp_path) == []
 
 
 def test_given_jars_without_the_reader_of_avro_are_a_warning(tmp_path: Path) -> None:

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 
 from core.model.errors import HeadgateError, InvalidProject, LedgerUnavailable, Refused, UsageError
 from core.model.states import WantedState
-from core.project.model import Pool
 from core.project.overlay import parse_period
 from core.text.wording import clipped, counted, long_duration
 from tui.agent_client import agent_process, os_processes
@@ -299,7 +298,7 @@ def down(context: CommandContext) -> int:
 def _left_on_server(place: SelectedEnvironment, *, agent_ended: bool) -> str:
     """Return what an environment leaves on a server that its agent does not manage; empty if that is nothing."""
     facts = agent_process.read_environment_row(place)
-    if facts is None or facts.serves is None or facts.serves.pool in ("", Pool().address):
+    if facts is None or facts.serves is None or not facts.serves.has_remote_server:
         return ""
     if agent_ended:
         return facts.pool_detail if facts.pool_state == "off" else ""

@@ -571,7 +571,7 @@ def _pool(declared: Pool, server: SparkServer | None, cores: int | None) -> dict
     pool: dict[str, Any] = {"name": "tests", "conf": conf}
     if server is not None:
         return {**pool, "url": server.url}
-    own = pool if declared.url else {**pool, "cores": declared.cores, "memory": declared.memory}
+    own = pool if declared.url or declared.master else {**pool, "cores": declared.cores, "memory": declared.memory}
     return own if cores is None else {**own, "cores": cores}
 
 

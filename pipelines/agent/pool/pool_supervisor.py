@@ -1,4 +1,4 @@
-"""Keeps the pool running: starts a local server, connects to it, fills its catalog, and restarts it if it dies."""
+"""Keeps the pool running: starts a server, connects to it, fills its catalog, and restarts it if it dies."""
 
 import logging
 import threading
@@ -18,7 +18,9 @@ from core.project.connectors import Connector
 from core.project.model import Pool
 from core.text.wording import counted, long_duration
 from pipelines.agent.context import READ_CALL_S, PoolConnection, event_row
+from pipelines.agent.pool.cluster_watch import require_shared_data
 from pipelines.local_pool.connect_server import LocalPool
+from pipelines.local_pool.standalone_master import require_master
 from pipelines.spark_connect.error_translation import EngineStopped, SessionLost
 from state.ledger import Ledger
 from state.row_types import EventRow
@@ -37,6 +39,9 @@ TEST_EVERY_S = 10.0
 
 A server that can list queries cannot necessarily run a statement.
 """
+
+DATA_TEST_EVERY_S = 30.0
+"""Seconds between two tests of whether the workers of a cluster share the data folder, until they do."""
 
 TESTS_BEFORE_END = 2
 """Number of consecutive tests that must find the SparkContext stopped before the agent ends the server.
@@ -103,6 +108,10 @@ class PoolSupervisor:
         self._said = ("", "")
         self._is_recorded = True
         self._last_words = ""
+        self._data = data
+        self._is_data_shared = False
+        """True once the workers of the current server's cluster have been found to share the data folder."""
+        self._data_test_at = 0.0
 
     def connection(self) -> PoolConnection:
         """Return the open connection, or raise PoolUnreachable if there is none or its catalog is incomplete."""
@@ -266,12 +275,16 @@ class PoolSupervisor:
             )
         if (pause := self._backoff.pause_s) > 0:
             raise _Waits(f"the pool {self._pool.name} is started again in {pause:.0f} s: {self._last_words}")
+        if self._pool.master is not None:
+            # A master that is down is no failed start, so the agent waits for it however long it takes.
+            require_master(self._pool.master)
         self._backoff.started()
         self._failed_tests = 0
         takes = "a Spark Connect server takes 6 to 10 s"
         self._record_state("starting", takes)
         server.start(lambda doing: self._record_state("starting", doing))
         self._events.record_new_session()
+        self._is_data_shared, self._data_test_at = False, 0.0
         self._record_state("starting", takes)
         server.ready(START_S)
 
@@ -315,6 +328,8 @@ class PoolSupervisor:
         if attached is None:
             # Meanwhile another thread has found the session lost.
             return
+        if self._pool.master is not None and not self._is_data_shared:
+            self._require_shared_data(attached)
         try:
             self._restore(attached)
         except EngineStopped:
@@ -334,6 +349,17 @@ class PoolSupervisor:
             self._restored = attached
             self._events.end_outage()
             self._record_state("up", "")
+
+    def _require_shared_data(self, attached: "SparkConnection") -> None:
+        if self._monotonic() < self._data_test_at:
+            raise self._unreachable()
+        try:
+            require_shared_data(self._pool, attached, str(self._data))
+        except PoolUnreachable as error:
+            self._data_test_at = self._monotonic() + DATA_TEST_EVERY_S
+            self._record_state("down", error.sentence)
+            raise
+        self._is_data_shared = True
 
     def _attached(self, session_id: str) -> "Session":
         from pipelines.agent.pool import spark_connection

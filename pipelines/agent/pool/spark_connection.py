@@ -45,6 +45,13 @@ class SparkConnection:
         environments = JobEnvironments(Path(job_packages(home))) if is_local else None
         self.jobs: Jobs = JobBuilder(session, Path(home) / JOB_LOGS, environments)
 
+    def write_from_executors(self, folder: str, files: int, *, seconds: float) -> None:
+        """Have tasks of the pool write `files` files to a folder, one each, which is not the operating session's work.
+
+        Raises EngineRefused if Spark cannot write them, and PoolUnreachable if they are not written within `seconds`.
+        """
+        self._reader.call(seconds, self._reader.write_files, folder, files)
+
     def close(self) -> None:
         """Close the sessions of this connection without waiting for the server, which may not respond."""
         for session in (self.session, self._reader):

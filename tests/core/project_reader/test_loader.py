@@ -157,6 +157,16 @@ def test_all_problems_come_at_once_with_file_and_line() -> None:
          "headgate.yml:5: environments.dev.naming.suffix must be lower-case letters, digits and _"),
         (MANIFEST.replace("dev: {}", "dev: {pool: {url: http://x}}"),
          "headgate.yml:5: environments.dev.pool.url must be a Spark Connect address"),
+        *((MANIFEST.replace("dev: {}", f"dev: {{pool: {{{pool}}}}}"),
+           f"headgate.yml:5: environments.dev.pool.{expected}")
+          for pool, expected in (
+              ("url: 'sc://h', master: 'spark://h:1'", "master must be left out beside url"),
+              *((f"master: '{master}'", "master must be the address of a standalone cluster's master")
+                for master in ("h:7077", "spark://h", "spark://h:0", "spark://h:1,g:1", "spark://u@h:1", "yarn",
+                               "local[2]", "k8s://https://h:1")),
+              ("master_ui: 'http://h:1'", "master_ui must be left out without master"),
+              ("master: 'spark://h:1', master_ui: 'h:1'", "master_ui must be the URL of the master's web interface"),
+          )),
         (MANIFEST.replace("dev: {}", "dev: [1]"), "headgate.yml:5: environments.dev must be a mapping"),
         (MANIFEST + "defaults: {trigger: soon}\n", "headgate.yml:6: defaults.trigger must be an interval"),
         (MANIFEST + "project: two\n", "headgate.yml:6: project appears twice"),
@@ -195,6 +205,30 @@ def test_a_manifest_with_everything_is_read() -> None:
         "prod": Environment("prod", protected=True),
     }
     assert project.defaults == Settings(trigger="5 seconds", owner="me")
+
+
+@pytest.mark.parametrize(
+    ("master", "remedy"),
+    [
+        ("local[4]", "remove it: without master, the agent starts a local server with that many cores"),
+        ("yarn", "start a Connect server there, and write its address: url: sc://host:15002"),
+        ("spark://a:7077,b:7077", "write one of the masters: master: spark://a:7077"),
+        ("a:7077", "write master: spark://host:7077, as the master's web interface shows it"),
+    ],
+)
+def test_the_remedy_for_another_master_says_what_to_write(master: str, remedy: str) -> None:
+    [found] = errors({"headgate.yml": MANIFEST.replace("dev: {}", f"dev: {{pool: {{master: '{master}'}}}}")})
+    assert found.remedy == remedy
+
+
+def test_a_pool_on_a_cluster_is_read() -> None:
+    declared = "dev: {pool: {master: 'spark://h-1.x:7077', cores: 4, memory: 1g}}"
+    pool = good({"headgate.yml": MANIFEST.replace("dev: {}", declared)}).environments["dev"].pool
+    assert pool == Pool("cluster", None, 4, "1g", master="spark://h-1.x:7077")
+    assert (pool.address, pool.master_page) == ("spark://h-1.x:7077", "http://h-1.x:8080")
+    other = "dev: {pool: {name: big, master: 'spark://[::1]:7077', master_ui: 'https://h:18080/'}}"
+    pool = good({"headgate.yml": MANIFEST.replace("dev: {}", other)}).environments["dev"].pool
+    assert (pool.name, pool.master, pool.master_page) == ("big", "spark://[::1]:7077", "https://h:18080")
 
 
 @pytest.mark.parametrize(

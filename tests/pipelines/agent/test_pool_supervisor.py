@@ -273,6 +273,63 @@ def test_a_pool_that_ends_again_and_again_is_started_ever_later_and_then_waits_f
     assert keeper.is_ready and not keeper.start_again()
 
 
+CLUSTER = Pool("cluster", master="spark://127.0.0.1:7077", master_ui="http://127.0.0.1:8080", cores=3)
+
+
+def test_a_master_that_is_down_is_waited_for_without_counting_as_a_failed_start(
+    supervise: Any, machine: Machine, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers: list[str] = []
+
+    def require_master(master: str) -> None:
+        if not answers:
+            raise PoolUnreachable(f"the master {master} cannot be reached: connection refused", remedy="start it")
+
+    monkeypatch.setattr(pool_supervisor, "require_master", require_master)
+    monkeypatch.setattr(pool_supervisor, "require_shared_data", lambda pool, writer, data: None)
+    keeper = supervise(CLUSTER)
+    for _ in range(20):
+        with pytest.raises(PoolUnreachable, match="connection refused"):
+            keeper.keep()
+        machine.now += 1.0
+    facts = ledger.facts()
+    sentence = "the master spark://127.0.0.1:7077 cannot be reached: connection refused; start it"
+    assert (facts.pool_state, facts.pool_detail, machine.did) == ("down", sentence, [])
+    answers.append("yes")
+    keeper.keep()
+    assert machine.did == ["start", "ready", "attach", "restore"] and ledger.facts().pool_state == "up"
+
+
+def test_nothing_is_registered_on_a_cluster_whose_workers_do_not_share_the_data(
+    supervise: Any, machine: Machine, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tested: list[str] = []
+
+    def require_shared_data(pool: Pool, writer: object, data: str) -> None:
+        tested.append(data)
+        if machine.now < 60:
+            raise PoolUnreachable("the workers do not share /data", remedy="mount it")
+
+    monkeypatch.setattr(pool_supervisor, "require_master", lambda master: None)
+    monkeypatch.setattr(pool_supervisor, "require_shared_data", require_shared_data)
+    keeper = supervise(CLUSTER, data="/data")
+    for _ in range(59):
+        with pytest.raises(PoolUnreachable):
+            keeper.keep()
+        machine.now += 1.0
+    facts = ledger.facts()
+    assert (facts.pool_state, facts.pool_detail) == ("down", "the workers do not share /data; mount it")
+    assert "restore" not in machine.did and tested == ["/data", "/data"], "each test is a job, so they are rare"
+    assert keeper.connection_for_stops() is not None
+    machine.now += 1.0
+    keeper.keep()
+    keeper.keep()
+    assert keeper.is_ready and len(tested) == 3
+    machine.running = False
+    keeper.keep()
+    assert len(tested) == 4, "a new server is tested again"
+
+
 def test_the_end_of_the_log_of_a_dead_pool_is_shown(supervise: Any, machine: Machine, ledger: Ledger) -> None:
     keeper = supervise()
     keeper.keep()

@@ -12,6 +12,7 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +107,20 @@ def test_a_server_whose_record_is_gone_is_recognised_and_ended_and_another_is_no
         for child in (ours, theirs):
             child.kill()
             child.wait()
+
+
+def test_a_server_with_a_master_runs_its_executors_there_within_the_limits_of_the_pool(tmp_path: Path) -> None:
+    conf = (("spark.driver.memory", "3g"), ("spark.executor.extraJavaOptions", "-Dx=1"), ("spark.cores.max", "99"))
+    pool = Pool(cores=4, memory="768m", conf=conf, master="spark://h:7077")
+    command = LocalPool(tmp_path, pool)._command(tmp_path, connect_server.ServerRecord("m", 1, ""), ())
+    given = dict(pair.split("=", 1) for flag, pair in pairwise(command) if flag == "--conf")
+    assert command[command.index("--master") + 1] == "spark://h:7077"
+    assert command[command.index("--driver-memory") + 1] == "3g" and "spark.driver.memory" not in given
+    assert (given["spark.cores.max"], given["spark.executor.memory"]) == ("4", "768m")
+    options = given["spark.executor.extraJavaOptions"].split()
+    assert "-Djavax.xml.accessExternalDTD=jar:file" in options and options[-1] == "-Dx=1"
+    local = LocalPool(tmp_path, Pool(cores=4))._command(tmp_path, connect_server.ServerRecord("m", 1, ""), ())
+    assert local[local.index("--master") + 1] == "local[4]" and not any("spark.cores.max" in word for word in local)
 
 
 @pytest.fixture
