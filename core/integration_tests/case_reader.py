@@ -9,6 +9,7 @@ from core.model.names import TableName, parse_table_name
 from core.model.problems import Problem
 from core.project.model import Project, Table
 from core.project_reader.ephemeral_project import upstream_of
+from core.project_reader.ephemeral_systems import is_assigned
 from core.project_reader.yaml_reader import YamlValue
 from core.statement_tests.case import Part, Row
 from core.statement_tests.fixture_rows import (
@@ -116,7 +117,16 @@ def _parts(
                 file.report(summary, "move its rows to the first part", line, name)
             else:
                 part[name] = read_rows(file, rows, "given", name, columns_of(file.tables[name]))
+                _report_assigned(file, file.tables[name], part[name], line)
         yield part
+
+
+def _report_assigned(file: FixtureFile, table: Table, rows: tuple[Row, ...], line: int) -> None:
+    """Report values that the broker gives to messages."""
+    for place, (column, _) in enumerate(columns_of(table)):
+        if is_assigned(table.parsed_ddl, column) and any(row[place] is not None for row in rows):
+            summary = f"{table.name} has values of {column}, which the broker gives to each message"
+            file.report(summary, "leave it out: rows become messages in their order, from offset 0", line, column)
 
 
 def _named(file: FixtureFile, value: YamlValue) -> Iterator[tuple[TableName, YamlValue, int]]:

@@ -8,7 +8,9 @@ from core.integration_tests.case_reader import sources_of
 from core.integration_tests.generated_input import longest_delay_s
 from core.integration_tests.scenarios import ScenarioInput
 from core.model.names import TableName
+from core.model.table_formats import table_format
 from core.project.model import Project, Table
+from core.sql.kafka_topics import ValueFormat, value_format
 from core.sql.statement import Column, TableDdl
 from core.statement_tests.case import Part, Row
 from core.statement_tests.fixture_rows import columns_of
@@ -73,8 +75,13 @@ def late_input(
 
 
 def can_have_column_more(table: Table) -> bool:
-    """True if an external table can get the additional column. A file of plain text has lines instead of columns."""
-    columns = dict(columns_of(table))
+    """True if an external table can get the additional column.
+
+    A file of plain text has lines instead of columns, and a topic whose values are not parsed has no fields.
+    """
+    columns, ddl = dict(columns_of(table)), table.parsed_ddl
+    if table_format(ddl.format).topics and value_format(ddl) is ValueFormat.RAW:
+        return False
     return tuple(columns) != ("value",) and ADDED.name not in columns
 
 

@@ -5,10 +5,13 @@ from datetime import datetime, timedelta
 
 from core.integration_tests.case_reader import sources_of
 from core.model.names import TableName, interval_s
+from core.model.table_formats import table_format
 from core.project.model import Project, Table
 from core.project_reader.ephemeral_project import upstream_of
-from core.statement_tests.case import Part
-from core.statement_tests.case_writer import BEGIN, literals_in, made_up_row
+from core.project_reader.ephemeral_systems import is_assigned
+from core.sql.kafka_topics import ValueFormat, value_format
+from core.statement_tests.case import Part, Row
+from core.statement_tests.case_writer import BEGIN, Literals, literals_in, made_up_row
 from core.statement_tests.fixture_rows import columns_of
 
 PARTS = 2
@@ -49,15 +52,15 @@ def generated_parts(
         numbers = range(part * ROWS + 1, (part + 1) * ROWS + 1) if closing <= 0 else (parts * ROWS + closing,)
         rows = {}
         for name, streamed in sources.items():
-            columns = columns_of(project.tables[name])
+            table = project.tables[name]
             if streamed:
                 rows[name] = tuple(
-                    made_up_row(columns, n, literals, begin + step * n + timedelta(days=days * max(0, closing)))
+                    _made_up(table, n, literals, begin + step * n + timedelta(days=days * max(0, closing)))
                     for n in numbers
                 )
             elif part == 0:
                 every = range(1, parts * ROWS + closings + 1)
-                rows[name] = tuple(made_up_row(columns, n, literals, BEGIN + timedelta(seconds=n)) for n in every)
+                rows[name] = tuple(_made_up(table, n, literals, BEGIN + timedelta(seconds=n)) for n in every)
         made.append(rows)
     return tuple(made)
 
@@ -92,6 +95,20 @@ def delays_s(project: Project, tables: Iterable[TableName]) -> dict[TableName, f
             if read.watermark is not None:
                 found[name] = max(found.get(name, 0.0), interval_s(read.watermark.delay))
     return found
+
+
+def _made_up(table: Table, number: int, literals: Literals, moment: datetime) -> Row:
+    """Return a row of a source; a change of a database is an insert, and every message can be read."""
+    columns, ddl = columns_of(table), table.parsed_ddl
+    row = made_up_row(columns, number, literals, moment)
+    format = table_format(ddl.format)
+    if format.has_files:
+        return row
+    fixed: dict[str, object] = {"_op": "c", "_corrupt": None}
+    if format.topics and value_format(ddl) is not ValueFormat.RAW:
+        fixed["_value"] = None
+    fixed |= {name.lower(): None for name, _ in columns if is_assigned(ddl, name)}
+    return tuple(fixed.get(name.lower(), value) for value, (name, _) in zip(row, columns, strict=True))
 
 
 def stateful_depth(tables: Mapping[TableName, Table], chosen: Iterable[TableName]) -> int:

@@ -12,6 +12,8 @@ class Unread(FactKind):
     """Why a statement has not read everything yet."""
 
     PENDING = "{table} has {files:file} to read"
+    MESSAGES = "{table} has {messages:message} to read"
+    BOTH = "{table} has {files:file} and {messages:message} to read"
     OPEN = "{table} is in batch {batch}"
     UNKNOWN = "{table} has not begun"
     WATERMARK = "{table} writes what its watermark has closed"
@@ -37,6 +39,8 @@ class Position:
     stateful: bool
     batch_s: float = 0.0
     """How long the last complete batch took, in seconds."""
+    messages: int = 0
+    """How many of the pending ones are messages of topics."""
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -71,10 +75,18 @@ def _unread(before: Position | None, now: Position, idle_s: float) -> Fact[Unrea
     if now.planned is not None and now.planned != now.batch:
         return Unread.OPEN.of(table=now.table, batch=now.planned)
     if now.pending:
-        return Unread.PENDING.of(table=now.table, files=now.pending)
+        return _pending(now)
     if before is None or (before.version, before.batch, before.pending) != (now.version, now.batch, now.pending):
         return Unread.MOVED.of(table=now.table, batch=-1 if now.batch is None else now.batch)
     longest_s = max(WATERMARK_S, WATERMARK_BATCHES * now.batch_s)
     if now.stateful and now.next_watermark_ms > now.watermark_ms and idle_s < longest_s:
         return Unread.WATERMARK.of(table=now.table)
     return None
+
+
+def _pending(now: Position) -> Fact[Unread]:
+    if not now.messages:
+        return Unread.PENDING.of(table=now.table, files=now.pending)
+    if now.messages == now.pending:
+        return Unread.MESSAGES.of(table=now.table, messages=now.messages)
+    return Unread.BOTH.of(table=now.table, files=now.pending - now.messages, messages=now.messages)

@@ -21,6 +21,7 @@ class Found(FactKind):
     FAILED = "after part {part}, {error}"
     ERROR = "{error}"
     NO_KEY = "a key pairs missing rows with unexpected ones and shows which columns differ: key: {{{table}: [column]}}"
+    STAND_IN = "files stood for {tables:and}, so the connection to the database was not tested"
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,13 @@ class EphemeralRecord:
     created_by: str = ""
     shared_server: str = ""
     """Address of the Spark server of another environment that it uses; empty if it has a server of its own."""
+    topics: tuple[str, ...] = ()
+    """Locations of topics of its own; secrets in them are references."""
+
+    @property
+    def topic_prefix(self) -> str:
+        """Beginning of the names of all its topics."""
+        return f"{self.name}_"
 
     def as_text(self) -> str:
         """Return the content of the file."""
@@ -47,8 +54,9 @@ class EphemeralRecord:
 def record_from_text(text: str) -> EphemeralRecord:
     """Read the content of a record's file. Raises UsageError if it is damaged."""
     try:
-        return EphemeralRecord(**json.loads(text))
-    except (ValueError, TypeError) as error:
+        found = json.loads(text)
+        return EphemeralRecord(**{**found, "topics": tuple(found.get("topics", ()))})
+    except (ValueError, TypeError, AttributeError) as error:
         raise UsageError(f"the record is damaged: {error}", remedy="delete its folder by hand") from error
 
 
@@ -59,6 +67,11 @@ class Remains(FactKind):
     FOLDER = "{folder} still exists"
     SOCKET = "the socket {path} still exists"
     NAMES = "{names} still in the catalog of {server}"
+    TOPICS = "the topics {names} still exist at {servers}; {folder} names them, and the next command deletes them"
+    TOPICS_UNKNOWN = (
+        "it is unknown whether topics of {environment} still exist at {servers}: {why}; {folder} names them, and the "
+        "next command deletes them"
+    )
     UNKNOWN = "it is unknown whether names of {environment} are still in the catalog of {server}: {why}"
 
 
@@ -74,6 +87,8 @@ class Teardown:
     checked_server: str = ""
     """Address of the shared server whose catalog was searched; empty if the environment had a server of its own."""
     left: tuple[Fact[Remains], ...] = field(default=())
+    checked_brokers: tuple[str, ...] = ()
+    """Brokers whose topics were listed, one entry for each cluster; empty if the environment had no topics."""
 
     def as_json(self) -> dict[str, object]:
         """Return the object that `--json` prints."""
@@ -82,6 +97,7 @@ class Teardown:
             "ended": list(self.ended),
             "folder": self.folder,
             "server": self.checked_server or None,
+            "brokers": list(self.checked_brokers),
             "left": [each.as_json() for each in self.left],
         }
 
@@ -90,6 +106,7 @@ class Teardown:
         if self.left:
             return f"{self.environment} is not completely gone: {'; '.join(map(str, self.left))}"
         names = f", no name in the catalog of {self.checked_server}" if self.checked_server else ""
+        names += "".join(f", no topic at {each}" for each in self.checked_brokers)
         ended = f" (ended {', '.join(self.ended)})" if self.ended else ""
         own = " of its own" if self.checked_server else ""
         return f"{self.environment} is gone: no process{own}, no folder, no socket{names}{ended}"

@@ -1,11 +1,11 @@
 """The project of an ephemeral environment, as files: some tables with everything upstream, over sources of its own.
 
-Every external table lies in a folder of the environment, in the format of its declaration, so that rows can be written
-there. Nothing in the project leads to the data of another environment.
+Every external table lies in a folder of the environment, in the format of its declaration, or in topics of its own, so
+that rows can be written there. Nothing in the project leads to the data of another environment.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import yaml
@@ -13,6 +13,14 @@ import yaml
 from core.model.names import TableName
 from core.model.table_formats import table_format
 from core.project.model import Project, Table
+from core.project_reader.ephemeral_systems import (
+    TOPIC_SETTINGS,
+    NotReplaced,
+    SystemNames,
+    as_stand_in,
+    fault_of_topics,
+    own_topics,
+)
 from core.project_reader.overlay_project import overlay_manifest
 from core.project_reader.paths import jar_path, table_folder
 from core.sql.compiler import compile_ddl
@@ -46,7 +54,11 @@ class EphemeralProject:
     built: tuple[TableName, ...]
     """Tables with a statement, upstream tables first."""
     sources: Mapping[TableName, str]
-    """Absolute folder of each external table, into which its rows are written."""
+    """Absolute folder of each external table in files, into which its rows are written."""
+    topics: Mapping[TableName, TableDdl] = field(default_factory=dict)
+    """Tables over topics of its own, sources and sinks, each as it is declared here."""
+    stand_ins: tuple[TableName, ...] = ()
+    """Sources for which files stand, because their rows are in a database; sorted."""
 
 
 def ephemeral_project(
@@ -56,17 +68,19 @@ def ephemeral_project(
     *,
     data: str,
     trigger: str | None = TRIGGER,
-) -> EphemeralProject | Fact[NotIsolated]:
+    systems: SystemNames | None = None,
+) -> EphemeralProject | Fact[NotIsolated] | Fact[NotReplaced]:
     """Generate the project of tables and everything upstream of them, or return why that is impossible.
 
     Tables in the folder of a chosen table are chosen as well, because they are deployed together. `data` is the
-    absolute data folder. `trigger` replaces the interval of every statement; None keeps the declared ones.
+    absolute data folder. `trigger` replaces the interval of every statement; None keeps the declared ones. Without
+    `systems`, all rows must be in files.
     """
     chosen = upstream_of(project, tables)
     built = tuple(name for name in chosen if not project.tables[name].external)
     if not built:
         return NotIsolated.NOTHING.of()
-    if (refused := _refusal(project, built)) is not None:
+    if (refused := _refusal(project, built, systems)) is not None:
         return refused
     folders = {project.tables[name].folder for name in built}
     called = {script.path for name in built for _, script in project.tables[name].functions}
@@ -74,17 +88,31 @@ def ephemeral_project(
     found = {path: text for path, text in texts.items() if table_folder(path) in folders or path in called}
     if trigger is not None:
         found = {path: _with_trigger(text, trigger) if path.endswith(".yml") else text for path, text in found.items()}
-    sources = {name: f"{data}/landing/{name}" for name in chosen if project.tables[name].external}
-    for name, folder in sources.items():
-        table = project.tables[name]
-        found[table.ddl.path] = source_ddl(table.parsed_ddl, folder)
+    external = {name: project.tables[name] for name in chosen if project.tables[name].external}
+    topics = own_topics((project.tables[name] for name in chosen), systems) if systems is not None else {}
+    sources = {name: f"{data}/landing/{name}" for name in external if name not in topics}
+    stand_ins = () if systems is None else stand_ins_of(project, chosen)
+    if topics or stand_ins:
+        found = {
+            path: _without(text, TOPIC_SETTINGS) if path.endswith(".yml") else text for path, text in found.items()
+        }
+    for name, table in external.items():
+        ddl = topics.get(name) or (as_stand_in(table.parsed_ddl) if name in stand_ins else table.parsed_ddl)
+        found[table.ddl.path] = source_ddl(ddl, sources.get(name, ""))
         if table.settings_text:
-            found[f"{table.folder}/{name}.yml"] = table.settings_text
-    return EphemeralProject(dict(sorted(found.items())), built, sources)
+            dropped = (*TOPIC_SETTINGS, "payload") if name in stand_ins else TOPIC_SETTINGS
+            found[f"{table.folder}/{name}.yml"] = _without(table.settings_text, dropped)
+    return EphemeralProject(dict(sorted(found.items())), built, sources, topics, stand_ins)
+
+
+def stand_ins_of(project: Project, tables: Iterable[TableName]) -> tuple[TableName, ...]:
+    """Return the external tables upstream of tables whose rows are in a database, sorted."""
+    formats = {name: table_format(project.tables[name].parsed_ddl.format) for name in upstream_of(project, tables)}
+    return tuple(sorted(name for name, format in formats.items() if format.database or format.changes))
 
 
 def source_ddl(ddl: TableDdl, folder: str) -> str:
-    """Return the DDL script of an external table that lies in a folder."""
+    """Return the DDL script of an external table that lies in a folder; "" for one over topics."""
     return f"{compile_ddl(ddl, ddl.table, folder).replace('CREATE TABLE IF NOT EXISTS', 'CREATE TABLE', 1)};\n"
 
 
@@ -129,15 +157,21 @@ def ephemeral_manifest(
     return made if trigger is None else _with_trigger(made, trigger, "defaults")
 
 
-def _refusal(project: Project, built: Iterable[TableName]) -> Fact[NotIsolated] | None:
+def _refusal(
+    project: Project, built: Iterable[TableName], systems: SystemNames | None
+) -> Fact[NotIsolated] | Fact[NotReplaced] | None:
     for name in built:
         table = project.tables[name]
-        if not table_format(table.parsed_ddl.format).has_files:
+        if systems is None and not table_format(table.parsed_ddl.format).has_files:
             return NotIsolated.SINK.of(table=name)
         for parent in sorted(_parents(table)):
             read = project.tables.get(parent)
-            if read is not None and read.external and not table_format(read.parsed_ddl.format).has_files:
+            if read is None or not read.external or (format := table_format(read.parsed_ddl.format)).has_files:
+                continue
+            if systems is None:
                 return NotIsolated.SOURCE.of(table=name, source=parent)
+            if format.topics and (fault := fault_of_topics(name, read)) is not None:
+                return fault
     return None
 
 
@@ -160,4 +194,15 @@ def _with_trigger(text: str, trigger: str, section: str = "") -> str:
     if not section and len(kept) == len(node.value):
         return text
     node.value = [*kept, (yaml.ScalarNode("tag:yaml.org,2002:str", "trigger"), value)]
+    return str(yaml.serialize(root, Dumper=yaml.SafeDumper, allow_unicode=True, width=120))
+
+
+def _without(text: str, keys: Iterable[str]) -> str:
+    """Return a YAML text without some of its keys."""
+    if not any(key in text for key in keys):
+        return text
+    root: Any = yaml.compose(text, Loader=yaml.SafeLoader)
+    if not isinstance(root, yaml.MappingNode):
+        return text
+    root.value = [each for each in root.value if each[0].value not in keys]
     return str(yaml.serialize(root, Dumper=yaml.SafeDumper, allow_unicode=True, width=120))

@@ -6,7 +6,7 @@ values are not parsed. Columns whose names begin with an underscore are parts of
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
@@ -62,6 +62,8 @@ MESSAGE_PARTS: Mapping[str, tuple[str, ...]] = {
     "_offset": ("bigint",), "_timestamp": ("timestamp",), "_headers": (_HEADERS,),
 }  # fmt: skip
 """Columns for the parts of a message, each with the types that it may have; the first type is suggested."""
+ASSIGNED = ("_topic", "_partition", "_offset")
+"""Parts of a message that follow from where the broker stores it."""
 _CORRUPT = "_corrupt"
 """Column for a value that cannot be parsed; without this column, such a value fails the batch."""
 
@@ -210,6 +212,19 @@ def topic_place(location: str) -> TopicPlace:
     given = dict(parse_qsl(settings, keep_blank_values=True))
     skips_lost = given.pop(_LOSS, "") == "false"
     return TopicPlace(servers, tuple(topics.split(",")), tuple(given.items()), skips_lost)
+
+
+def merged_locations(locations: Iterable[str]) -> tuple[str, ...]:
+    """Return one location for each cluster and user, with all topics that these locations have there."""
+    topics_by_place: dict[tuple[str, str], set[str]] = {}
+    for location in locations:
+        place, _, settings = location.removeprefix(_SCHEME).partition("?")
+        servers, _, topics = place.partition("/")
+        topics_by_place.setdefault((servers, settings), set()).update(topics.split(","))
+    return tuple(
+        f"{_SCHEME}{servers}/{','.join(sorted(topics))}{'?' if settings else ''}{settings}"
+        for (servers, settings), topics in topics_by_place.items()
+    )
 
 
 def topics_by_server(location: str) -> frozenset[tuple[str, str]]:

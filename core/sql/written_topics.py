@@ -4,7 +4,7 @@ A statement writes to one `topic`, which is the same for all its versions. Deliv
 sink keeps no record of batches (Spark 4.2.0).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from core.sql.kafka_security import PREFIX, SecurityFault, is_of_client, security_fault, shared_settings, spark_settings
@@ -134,12 +134,18 @@ def message_expressions(ddl: TableDdl) -> tuple[str, ...]:
     parts = [column for column in ddl.columns if not is_field(column)]
     found = [f"{_cast(column)} AS {column.name.lower().removeprefix('_')}" for column in parts]
     if value_format(ddl) is ValueFormat.JSON:
-        fields = ", ".join(
-            f"{quoted_string_literal(column.name)}, {_cast(column)}" for column in ddl.columns if is_field(column)
-        )
-        options = ", ".join(f"{quoted_string_literal(text)}" for pair in _JSON.items() for text in pair)
-        found.append(f"to_json(named_struct({fields}), map({options})) AS value")
+        found.append(f"{json_of(filter(is_field, ddl.columns))} AS value")
     return tuple(found)
+
+
+def json_of(columns: Iterable[Column], **options: str) -> str:
+    """Return the SQL expression of a JSON object with a field for each column, cast to its type.
+
+    `options` are options of `to_json` in place of those with which statements write.
+    """
+    fields = ", ".join(f"{quoted_string_literal(column.name)}, {_cast(column)}" for column in columns)
+    listed = ", ".join(quoted_string_literal(text) for pair in (_JSON | options).items() for text in pair)
+    return f"to_json(named_struct({fields}), map({listed}))"
 
 
 def _cast(column: Column) -> str:

@@ -11,13 +11,18 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from core.integration_tests.given_messages import given_message_expressions
 from core.integration_tests.positions import Position
 from core.model.errors import EngineRefused, HeadgateError, PoolUnreachable, UsageError
 from core.model.names import TableName
+from core.model.table_formats import table_format
 from core.sql.ddl_reader import read_ddl
+from core.sql.kafka_topics import row_expressions, source_options
+from core.sql.statement import TableDdl
 from core.statement_tests.comparison import MOST_FOUND
 from core.statement_tests.typed_values import canonical_value, decoded_value, encoded_value
 from core.text.escaping import qualified, quoted_name
+from pipelines.integration_tests import own_topics
 from pipelines.spark_connect import call_deadlines
 from pipelines.spark_connect.session import Session, spark_errors
 from pipelines.statement_tests.stream_trial import spark_value, stored_type
@@ -53,6 +58,15 @@ class TableAccess:
             case "write":
                 self._write(str(request["ddl"]), str(request["folder"]), request["rows"])
                 return {}
+            case "existing_topics":
+                return {"topics": own_topics.existing_topics(request["locations"], str(request["prefix"]))}
+            case "create_topics":
+                own_topics.create_topics(request["locations"])
+                return {}
+            case "delete_topics":
+                return {"topics": own_topics.delete_topics(request["locations"], str(request["prefix"]))}
+            case "messages":
+                return {"rows": self._messages(str(request["ddl"]))}
             case "rows":
                 return {"rows": self._rows(str(request["name"]), [tuple(each) for each in request["columns"]])}
             case "positions":
@@ -96,6 +110,9 @@ class TableAccess:
             for row in rows
         ]
         schema = ", ".join(f"{quoted_name(name)} {stored_type(kind)}" for name, kind in kinds)
+        if table_format(ddl.format).topics:
+            self._send(ddl, values, schema)
+            return
         given = {name.lower() for name, _ in ddl.options}
         options = {name: each for name, each in _FINE.items() if name.lower() not in given} | dict(ddl.options)
 
@@ -106,6 +123,29 @@ class TableAccess:
 
         self._open_session.call(CALL_S, write)
 
+    def _send(self, ddl: TableDdl, values: list[tuple[Any, ...]], schema: str) -> None:
+        def encode() -> Any:
+            frame = self._open_session.spark.createDataFrame(values, schema).coalesce(1)
+            return frame.selectExpr(*given_message_expressions(ddl)).toArrow()
+
+        encoded = self._open_session.call(CALL_S, encode).to_pylist()
+        own_topics.write_messages(ddl.location, own_topics.parsed_messages(encoded))
+
+    def _messages(self, ddl_text: str) -> list[list[str | None]]:
+        """Return the messages of topics as rows, in the columns of the table's declaration."""
+        ddl, problems = read_ddl(ddl_text, "ddl")
+        assert ddl is not None, problems
+        parsed, columns = row_expressions(ddl)
+
+        def read() -> Any:
+            frame: Any = self._open_session.spark.read.format("kafka").options(**source_options(ddl)).load()
+            for step in parsed:
+                frame = frame.selectExpr("*", step)
+            return frame.selectExpr(*columns).limit(MOST_FOUND + 1).toArrow()
+
+        found = self._open_session.call(CALL_S, read)
+        return _encoded(str(ddl.table), found, [(column.name, column.type) for column in ddl.columns])
+
     def _rows(self, name: str, columns: list[tuple[str, str]]) -> list[list[str | None]]:
         selected = ", ".join(quoted_name(column) for column, _ in columns)
 
@@ -113,15 +153,7 @@ class TableAccess:
             frame = self._open_session.spark.sql(f"SELECT {selected} FROM {qualified(name)}")
             return frame.limit(MOST_FOUND + 1).toArrow()
 
-        found = self._open_session.call(CALL_S, read)
-        try:
-            values = [
-                [encoded_value(canonical_value(value, kind), kind) for value in column.to_pylist()]
-                for column, (_, kind) in zip(found.columns, columns, strict=True)
-            ]
-        except (ValueError, OverflowError) as error:
-            raise EngineRefused(f"{name} has a value that cannot be compared: {error}") from error
-        return [list(row) for row in zip(*values, strict=True)]
+        return _encoded(name, self._open_session.call(CALL_S, read), columns)
 
     def _position(self, statement: Mapping[str, Any]) -> Position:
         checkpoint = str(statement["checkpoint"])
@@ -139,6 +171,7 @@ class TableAccess:
             next_watermark_ms=_metadata(f"{checkpoint}/commits", batch, "nextBatchWatermarkMs"),
             stateful=bool(statement["stateful"]),
             batch_s=_duration_s(checkpoint, batch),
+            messages=sum(each.files for each in lag if each.topics),
         )
 
     def _names(self, prefix: str) -> list[str]:
@@ -158,6 +191,18 @@ def _duration_s(checkpoint: str, batch: int | None) -> float:
         began, ended = (os.stat(f"{checkpoint}/{log}/{batch}").st_mtime for log in ("offsets", "commits"))
         return max(0.0, ended - began)
     return 0.0
+
+
+def _encoded(name: str, found: Any, columns: list[tuple[str, str]]) -> list[list[str | None]]:
+    """Return rows of an Arrow table as texts. Raises EngineRefused if a value cannot be compared."""
+    try:
+        values = [
+            [encoded_value(canonical_value(value, kind), kind) for value in column.to_pylist()]
+            for column, (_, kind) in zip(found.columns, columns, strict=True)
+        ]
+    except (ValueError, OverflowError) as error:
+        raise EngineRefused(f"{name} has a value that cannot be compared: {error}") from error
+    return [list(row) for row in zip(*values, strict=True)]
 
 
 def _metadata(log: str, batch: int | None, key: str) -> int:

@@ -102,7 +102,7 @@ class TableCheckpoints:
             name: tables(refresh_s=refresh_s) for name, tables in LOGS.items()
         }
         self._lags = SourceLags(refresh_s=refresh_s)
-        self._topics = KafkaOffsets()
+        self._topics = KafkaOffsets(refresh_s=refresh_s)
         self._slots = ChangeSlots()
         self._histories = BatchHistories(lambda line: mark_of(line) or mark_of_offsets(line))
         self._tables = table_contents.TableFolders()

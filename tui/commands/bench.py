@@ -143,7 +143,7 @@ def _refuse_protected(context: CommandContext) -> None:
 
 def _begin(context: CommandContext, order: "BenchOrder") -> None:
     """Say what a benchmark takes and writes, and delete what a killed one has left."""
-    from tui.services.ephemeral_environment import end_abandoned
+    from tui.services.ephemeral_teardown import end_abandoned
 
     context.announce()
     for line in _cost(context, order):

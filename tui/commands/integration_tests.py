@@ -17,7 +17,7 @@ from core.statement_tests.request import CaseOutcome
 from core.text.wording import counted
 from tui.command_line.context import CommandContext
 from tui.project_folder.user_named_files import write_whole
-from tui.services import ephemeral_environment, integration_tests
+from tui.services import ephemeral_environment, ephemeral_teardown, integration_tests
 from tui.services.integration_scenarios import ScenarioRun, scenario_input
 from tui.services.integration_tests import TestBench
 from tui.services.statement_tests import DEPLOYED
@@ -40,7 +40,7 @@ def run(context: CommandContext) -> int:
         raise UsageError(
             "there is no integration test", remedy="headgate test init --integration PRODUCT writes a first one"
         )
-    ephemeral_environment.refuse_not_isolated(context.operations, [case.expected for case in cases])
+    ephemeral_environment.refuse_not_isolated(context.operations, [case.expected for case in cases], systems=True)
     ends: list[Teardown] = []
     results: list[TestResult] = []
     with _bench(context, ends) as bench, integration_tests.with_one_server(bench, cases) as shared:
@@ -60,7 +60,7 @@ def _run_scenarios(context: CommandContext, tables: set[TableName], cases: Seque
     for table in tables:
         name = " ".join(args.tables) if args.tables else project.tables[table].product
         groups.setdefault(name, set()).add(table)
-    ephemeral_environment.refuse_not_isolated(context.operations, groups.values())
+    ephemeral_environment.refuse_not_isolated(context.operations, groups.values(), systems=False)
     ends: list[Teardown] = []
     results: list[TestResult] = []
     with _bench(context, ends) as bench:
@@ -127,7 +127,7 @@ def _bench(context: CommandContext, ends: list[Teardown]) -> Iterator[TestBench]
         ends.append(end)
         output.say(end.words())
 
-    for end in ephemeral_environment.end_abandoned(context.environ, output.progress):
+    for end in ephemeral_teardown.end_abandoned(context.environ, output.progress):
         output.say(f"left by a command that was killed: {end.words()}")
     yield TestBench(operations, server, seconds=args.timeout, progress=output.progress, ended=ended)
 

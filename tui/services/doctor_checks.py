@@ -100,7 +100,7 @@ def _data_of_sources(place: SelectedEnvironment, project: "Project") -> str:
 
 def check_ephemeral(environ: Mapping[str, str]) -> DoctorCheck | None:
     """Report the environments that killed tests and measurements have left; None if there are none."""
-    from tui.services.ephemeral_environment import abandoned
+    from tui.services.ephemeral_record import abandoned
 
     found = [record.name for record in abandoned(environ)]
     if not found:

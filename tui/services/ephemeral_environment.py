@@ -1,7 +1,7 @@
 """Ephemeral environments: tables with everything upstream, over sources of their own, deleted when they have served.
 
 An environment is recorded before it exists, and its record is locked by the process that uses it. So what a killed
-process leaves is found and deleted by the next one (`end_abandoned`).
+process leaves is found and deleted by the next one (`ephemeral_teardown`).
 """
 
 import fcntl
@@ -12,7 +12,7 @@ import shutil
 import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -22,13 +22,14 @@ from core.integration_tests.positions import Positions, Unread, unread
 from core.ipc.environment_paths import GIVEN_TOKEN, ephemeral_root
 from core.model.act_outcomes import ActOutcome
 from core.model.errors import HeadgateError, PoolUnreachable, Refused
-from core.model.names import TableName, whole_number
+from core.model.names import TableName
 from core.model.states import State, WantedState
 from core.model.table_formats import table_format
 from core.observed.versions import Deployment
 from core.plan.request import PlanRequest
-from core.project.ephemeral import LOCK_FILE, PREFIX, RECORD_FILE, EphemeralRecord, Remains, Teardown, record_from_text
+from core.project.ephemeral import LOCK_FILE, PREFIX, EphemeralRecord, Teardown
 from core.project.model import Environment, Pool, Project, Table
+from core.project.naming import DECLARED, Naming
 from core.project_reader.ephemeral_project import (
     TRIGGER,
     EphemeralProject,
@@ -36,6 +37,7 @@ from core.project_reader.ephemeral_project import (
     ephemeral_project,
     source_ddl,
 )
+from core.project_reader.ephemeral_systems import SystemNames
 from core.project_reader.paths import is_jar
 from core.run.model import RunState
 from core.run.records import StepRow
@@ -44,7 +46,7 @@ from core.statement_tests.case import Row
 from core.statement_tests.fixture_rows import columns_of, expected_columns_of
 from core.statement_tests.request import settings_of_meaning
 from core.text.sentence import Fact
-from tui.agent_client import agent_process, os_processes
+from tui.agent_client import agent_process
 from tui.agent_client.agent_process import ProgressCallback, WaitProgress
 from tui.agent_client.os_processes import OsProcess
 from tui.project_folder.declaring_files import copy_jar
@@ -52,6 +54,9 @@ from tui.project_folder.environment_selection import SelectedEnvironment, select
 from tui.project_folder.manifest_head_cache import PROJECT_FILE
 from tui.services import teardown
 from tui.services.environment_service import EnvironmentService
+from tui.services.ephemeral_record import write_record, write_secret
+from tui.services.ephemeral_teardown import tear_down
+from tui.services.ephemeral_topics import read_back, topic_locations, with_topics
 from tui.services.held_interrupts import HeldInterrupts
 from tui.services.table_client import TableClient
 
@@ -145,6 +150,8 @@ class EphemeralRequest:
     """Cores of its own server; None for those of the declared pool."""
     measure_s: str = MEASURE_S
     """Seconds between two measurements of lag by the agent; empty for the usual time."""
+    systems: bool = False
+    """Whether sources and sinks may be outside files: topics of its own replace topics, and files replace databases."""
 
 
 @contextmanager
@@ -190,7 +197,8 @@ def create_ephemeral_environment(operations: EnvironmentService, request: Epheme
     name = f"{PREFIX}{secrets.token_hex(4)}"
     folder = Path(ephemeral_root(operations.environ), name)
     data = str(folder / "data")
-    found = _isolated(project, texts, request.tables, data, request.trigger)
+    systems = _names(project, place.environment, name) if request.systems else None
+    found = _isolated(project, texts, request.tables, data=data, trigger=request.trigger, systems=systems)
     folders = {each.name: each.data for each in project.environments.values()} | {name: data}
     manifest = ephemeral_manifest(
         texts[PROJECT_FILE],
@@ -210,21 +218,38 @@ def create_ephemeral_environment(operations: EnvironmentService, request: Epheme
     environ = dict(operations.environ) | ({"HEADGATE_MEASURE_S": request.measure_s} if request.measure_s else {})
     return EphemeralEnvironment(
         folder, record, found, environ,
-        base_home=place.where.home, server=request.server, trigger=request.trigger, lock=lock,
+        base_home=place.where.home, server=request.server, trigger=request.trigger, systems=systems, lock=lock,
     )  # fmt: skip
 
 
-def refuse_not_isolated(operations: EnvironmentService, groups: Iterable[Iterable[TableName]]) -> None:
-    """Raise Refused if tables of a group cannot run over sources of their own, before anything is created."""
+def refuse_not_isolated(
+    operations: EnvironmentService, groups: Iterable[Iterable[TableName]], *, systems: bool
+) -> None:
+    """Raise Refused if tables of a group cannot run over sources of their own, before anything is created.
+
+    Without `systems`, tables outside files are refused as well.
+    """
     declared = operations.projects.read_sound_tables()
+    names = _names(declared.project, operations.place.environment, PREFIX) if systems else None
     for tables in groups:
-        _isolated(declared.project, declared.texts, tables, "/", None)
+        _isolated(declared.project, declared.texts, tables, data="/", trigger=None, systems=names)
+
+
+def _names(project: Project, base: str, name: str) -> SystemNames:
+    declared = project.environments.get(base)
+    return SystemNames(Naming(prefix=f"{name}_"), declared.naming if declared is not None else DECLARED)
 
 
 def _isolated(
-    project: Project, texts: Mapping[str, str], tables: Iterable[TableName], data: str, trigger: str | None
+    project: Project,
+    texts: Mapping[str, str],
+    tables: Iterable[TableName],
+    *,
+    data: str,
+    trigger: str | None,
+    systems: SystemNames | None,
 ) -> EphemeralProject:
-    found = ephemeral_project(project, texts, tables, data=data, trigger=trigger)
+    found = ephemeral_project(project, texts, tables, data=data, trigger=trigger, systems=systems)
     if isinstance(found, Fact):
         raise Refused(found.sentence, remedy=found.remedy or "")
     return found
@@ -246,12 +271,13 @@ class EphemeralEnvironment:
         base_home: str,
         server: SparkServer | None,
         trigger: str | None,
+        systems: SystemNames | None,
         lock: int,
     ) -> None:
         self.folder, self.record, self.project = folder, record, project
         self._base_home = Path(base_home)
         self._environ = dict(environ) | {"HEADGATE_HOME": str(folder / "home")}
-        self._server, self._trigger, self._lock = server, trigger, lock
+        self._server, self._trigger, self._systems, self._lock = server, trigger, systems, lock
         self._access: TableClient | None = None
 
     @cached_property
@@ -271,20 +297,32 @@ class EphemeralEnvironment:
         return self.operations.project().tables
 
     def start(self, progress: ProgressCallback) -> None:
-        """Start agent and server, and create the folders of the sources."""
+        """Create topics and the folders of the sources, and start agent and server.
+
+        Raises Refused if a broker does not answer; nothing exists then.
+        """
         self._access = TableClient(self._environ)
+        self._create_topics()
         for source in self.project.sources.values():
             Path(source).mkdir(parents=True, exist_ok=True)
         agent_process.make_home(self.place)
         _reuse_jars(self._base_home, Path(self.place.where.home))
         if self._server is not None:
-            _write_secret(Path(self.place.where.home, GIVEN_TOKEN), self._server.token)
+            write_secret(Path(self.place.where.home, GIVEN_TOKEN), self._server.token)
         agent_process.ensure_running(self.place, self.operations.client, self._environ, progress=progress)
         self.access.use_server(self.server.url, self.server.token)
         for source, folder in self.project.sources.items():
             if table_format(self.tables[source].parsed_ddl.format).transaction_log:
                 # Such a table is registered only if its log exists.
                 self.access.write(self.tables[source].ddl.text, folder, columns_of(self.tables[source]), ())
+
+    def _create_topics(self) -> None:
+        """Create the topics of its project, which its record names before they exist."""
+        if self.project.topics:
+            recorded = with_topics(self.record, self.project.topics, self.access)
+            write_record(self.folder, recorded)
+            self.record = recorded
+            self.access.create_topics(topic_locations(self.project.topics))
 
     @property
     def server(self) -> SparkServer:
@@ -305,12 +343,12 @@ class EphemeralEnvironment:
         """Append rows to an external table, in one file. Values are in the order of its declared columns."""
         table = self.tables[source]
         self.access.use_server(self.server.url, self.server.token)
-        self.access.write(table.ddl.text, self.project.sources[source], columns_of(table), rows)
+        self.access.write(table.ddl.text, self.project.sources.get(source, ""), columns_of(table), rows)
 
     def write_rows_as(self, ddl: TableDdl, rows: Iterable[Row]) -> None:
         """Append rows to an external table in the form of another declaration than that of the project."""
         columns = tuple((column.name, column.type) for column in ddl.columns)
-        folder = self.project.sources[ddl.table]
+        folder = self.project.sources.get(ddl.table, "")
         self.access.use_server(self.server.url, self.server.token)
         self.access.write(source_ddl(ddl, folder), folder, columns, rows)
 
@@ -326,17 +364,21 @@ class EphemeralEnvironment:
 
         Raises Refused if they cannot be isolated.
         """
-        found = _isolated(project, texts, tables, str(self.folder / "data"), self._trigger)
+        data = str(self.folder / "data")
+        found = _isolated(project, texts, tables, data=data, trigger=self._trigger, systems=self._systems)
         for path in self.project.texts.keys() - found.texts.keys():
             (self.folder / "project" / path).unlink()
         for source in found.sources.values():
             Path(source).mkdir(parents=True, exist_ok=True)
         self.project = found
+        self._create_topics()
         self.declare(found.texts)
 
     def rows(self, table: TableName) -> tuple[Row, ...]:
-        """Return the rows that a table's serving version has, without metadata columns."""
+        """Return the rows that a table's serving version has, or the messages of its topic, without metadata."""
         self.access.use_server(self.server.url, self.server.token)
+        if (topic := self.project.topics.get(table)) is not None:
+            return self.access.messages(read_back(topic), expected_columns_of(self.tables[table]))
         naming = self.operations.project().environments[self.record.name].naming
         return self.access.rows(naming.pointer(table), expected_columns_of(self.tables[table]))
 
@@ -452,115 +494,10 @@ class EphemeralEnvironment:
         """End its processes, delete everything of it, and check that nothing is left."""
         if self._access is not None:
             self._access.close()
-        found = _tear_down(self.folder, self.record, self._environ, progress)
-        if not os.path.lexists(self.folder):
+        found = tear_down(self.folder, self.record, self._environ, progress)
+        if not os.path.lexists(self.folder / "project"):
             os.close(self._lock)
         return found
-
-
-def abandoned(environ: Mapping[str, str]) -> tuple[EphemeralRecord, ...]:
-    """Return the ephemeral environments that no process uses any more, oldest first."""
-    found = []
-    for folder in _folders(environ):
-        if _is_used(folder):
-            continue
-        if (record := _record_in(folder)) is not None:
-            found.append(record)
-    return tuple(sorted(found, key=lambda record: record.created_at))
-
-
-def _record_in(folder: Path) -> EphemeralRecord | None:
-    """Return the record in a folder; None if the folder was not made here, and belongs to somebody else."""
-    try:
-        record = record_from_text((folder / RECORD_FILE).read_text("utf-8"))
-        return record if record.name == folder.name else None
-    except (OSError, ValueError, HeadgateError):
-        # Nothing but the folder and its lock exists before the record is complete.
-        with suppress(OSError):
-            if {LOCK_FILE} <= (names := set(os.listdir(folder))) and names <= {LOCK_FILE, RECORD_FILE}:
-                return EphemeralRecord(name=folder.name)
-    return None
-
-
-def end_abandoned(environ: Mapping[str, str], progress: ProgressCallback) -> tuple[Teardown, ...]:
-    """Delete the ephemeral environments that killed processes have left."""
-    found = []
-    # The newest one first: it may use the server of an older one.
-    for record in reversed(abandoned(environ)):
-        folder = Path(ephemeral_root(environ), record.name)
-        with suppress(FileNotFoundError), open(folder / LOCK_FILE, "a", encoding="ascii") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                continue
-            own = dict(environ) | {"HEADGATE_HOME": str(folder / "home")}
-            found.append(_tear_down(folder, record, own, progress))
-    return tuple(found)
-
-
-def _tear_down(
-    folder: Path, record: EphemeralRecord, environ: Mapping[str, str], progress: ProgressCallback
-) -> Teardown:
-    ended: tuple[str, ...] = ()
-    left: list[Fact[Remains]] = []
-    server, session_id, place = _shared(folder, record), "", None
-    project = str(folder / "project")
-    if os.path.isfile(os.path.join(project, PROJECT_FILE)):
-        place = select_environment(environ, project, project=project, environment=record.name)
-        facts = agent_process.read_environment_row(place)
-        session_id = (facts.session_id or "") if facts is not None else ""
-        with closing(EnvironmentService(place, environ)) as operations:
-            ended = tuple(
-                teardown.end_all(place, operations.client, keep_pool=False, purge=True, confirm="", progress=progress)
-            )
-        teardown.purge(place, teardown.owned_places(place), progress)
-    if server is not None:
-        left += _left_on(server, record, session_id, environ)
-    shutil.rmtree(folder, ignore_errors=True)
-    with suppress(OSError):
-        os.rmdir(folder.parent)
-    if os.path.lexists(folder):
-        left.append(Remains.FOLDER.of(folder=str(folder)))
-    if place is not None and os.path.lexists(place.where.socket):
-        left.append(Remains.SOCKET.of(path=place.where.socket))
-    left += [Remains.PROCESS.of(process=each) for each in _processes_in(folder)]
-    return Teardown(record.name, ended, str(folder), record.shared_server, tuple(left))
-
-
-def _left_on(
-    server: SparkServer, record: EphemeralRecord, session_id: str, environ: Mapping[str, str]
-) -> list[Fact[Remains]]:
-    """End the session of the environment's agent on a shared server, and look for names in the server's catalog."""
-    address = Pool(url=server.url).address
-    try:
-        with closing(TableClient(environ)) as access:
-            access.use_server(server.url, server.token)
-            if session_id:
-                with suppress(HeadgateError):
-                    access.release(session_id)
-            names = access.names(f"{record.name}_")
-    except HeadgateError as error:
-        return [Remains.UNKNOWN.of(environment=record.name, server=address, why=error.summary)]
-    return [Remains.NAMES.of(names=names, server=address)] if names else []
-
-
-def _processes_in(folder: Path) -> list[str]:
-    """Return the processes, other than this one, whose arguments contain a path in a folder."""
-    found = []
-    with suppress(OSError):
-        for name in os.listdir("/proc"):
-            if whole_number(name) is not None and int(name) != os.getpid():
-                words = os_processes.arguments_of(int(name))
-                if any(str(folder) in word for word in words):
-                    found.append(f"{os.path.basename(words[0])} (pid {name})")
-    return found
-
-
-def _shared(folder: Path, record: EphemeralRecord) -> SparkServer | None:
-    if not record.shared_server:
-        return None
-    tokens = sorted(folder.glob(f"home/*/{record.name}/{GIVEN_TOKEN}"))
-    return SparkServer(record.shared_server, tokens[0].read_text("ascii") if tokens else "")
 
 
 def _pool(declared: Pool, server: SparkServer | None, cores: int | None) -> dict[str, Any]:
@@ -583,7 +520,7 @@ def _write(folder: Path, record: EphemeralRecord, texts: Mapping[str, str]) -> i
         made = True
         lock = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(lock, fcntl.LOCK_EX)
-        _write_secret(folder / RECORD_FILE, record.as_text())
+        write_record(folder, record)
         for path, text in texts.items():
             file = folder / "project" / path
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -607,14 +544,6 @@ def _write(folder: Path, record: EphemeralRecord, texts: Mapping[str, str]) -> i
     return lock
 
 
-def _write_secret(path: Path, text: str) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-
-
 def _reuse_jars(base: Path, home: Path) -> None:
     """Link the jars that were downloaded for the environment on which this one is based."""
     if (base / _JARS).is_dir() and not (home / _JARS).exists():
@@ -630,23 +559,6 @@ def _linked(source: str, target: str) -> str:
     except OSError:
         shutil.copy2(source, target)
     return target
-
-
-def _folders(environ: Mapping[str, str]) -> list[Path]:
-    with suppress(OSError):
-        return sorted(each for each in Path(ephemeral_root(environ)).iterdir() if each.name.startswith(PREFIX))
-    return []
-
-
-def _is_used(folder: Path) -> bool:
-    try:
-        with open(folder / LOCK_FILE, "rb") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
-    return False
 
 
 def _statement(

@@ -48,7 +48,7 @@ from tui.project_folder.git_objects import texts_differing_from
 from tui.project_folder.project_folder_reader import ProjectDeclaration, parse
 from tui.services.environment_service import EnvironmentService
 from tui.services.ephemeral_environment import DeploymentFailed, EphemeralEnvironment, StatementFailed
-from tui.services.integration_tests import NotDelivered, TestBench, deliver
+from tui.services.integration_tests import NotDelivered, TestBench, deliver, untested
 from tui.services.promotion import declared_as_deployed, deployed_tables
 from tui.services.statement_tests import DEPLOYED
 
@@ -90,7 +90,8 @@ class ScenarioRun:
                 raise
             result = TestResult(name, "", CaseOutcome.ERROR, Found.ERROR.of(error=error.sentence))
         used = Shown.INPUT.of(parts=len(self.input.parts), origin=self.input.origin)
-        return replace(result, took_s=time.monotonic() - began, notes=(*result.notes, used))
+        notes = (*result.notes, *untested(self.bench.operations.project(), self.tables), used)
+        return replace(result, took_s=time.monotonic() - began, notes=notes)
 
     def _without_middle(self, name: str) -> TestResult | None:
         """Return the result if the input has no part that can be disturbed; None if it has one."""
@@ -160,7 +161,8 @@ class ScenarioRun:
         # With two parts, no part has the column before its declaration.
         declared_from = min(middle + 1, len(self.input.parts))
         with self.bench.environment(self.tables) as found:
-            sources = [each for each in found.project.sources if can_have_column_more(found.tables[each])]
+            external = (name for name, table in found.tables.items() if table.external)
+            sources = [each for each in external if can_have_column_more(found.tables[each])]
             if not sources:
                 return TestResult(name, "", CaseOutcome.SKIPPED, Shown.NO_SOURCE.of())
             if not any(part.get(each) for part in self.input.parts[middle - 1 :] for each in sources):
@@ -171,7 +173,8 @@ class ScenarioRun:
                 for number, part in enumerate(self.input.parts[middle - 1 :], middle):
                     if number == declared_from:
                         places = {each: found.tables[each].ddl.path for each in sources}
-                        declared = {each: source_ddl(ddls[each], found.project.sources[each]) for each in sources}
+                        folders = found.project.sources
+                        declared = {each: source_ddl(ddls[each], folders.get(each, "")) for each in sources}
                         found.declare({places[each]: declared[each] for each in sources})
                         found.deploy(self.bench.progress, PlanRequest(everything=True, children="all"))
                         # A running query keeps the columns with which it was started.
@@ -299,7 +302,10 @@ def _restart(environment: EphemeralEnvironment) -> None:
 
 
 def _rows(environment: EphemeralEnvironment) -> dict[TableName, tuple[tuple[object, ...], ...]]:
-    return {name: environment.rows(name) for name in environment.project.built}
+    """Return the rows of all tables; equal messages of a topic count once, because they are written at least once."""
+    found = {name: environment.rows(name) for name in environment.project.built}
+    topics = environment.project.topics
+    return {name: tuple(dict.fromkeys(rows)) if name in topics else rows for name, rows in found.items()}
 
 
 @dataclass(frozen=True, slots=True)

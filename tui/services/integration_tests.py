@@ -16,10 +16,13 @@ from core.model.errors import HeadgateError, Refused, UsageError
 from core.model.names import TableName
 from core.project.ephemeral import Teardown
 from core.project.manifest_head import MANIFEST_PATH
+from core.project.model import Project
+from core.project_reader.ephemeral_project import stand_ins_of
 from core.project_reader.layout import manifest_layout
 from core.statement_tests.case import Part
 from core.statement_tests.fixture_rows import expected_columns_of
 from core.statement_tests.request import CaseOutcome
+from core.text.sentence import Fact
 from core.text.wording import did_you_mean
 from tui.agent_client.agent_process import ProgressCallback
 from tui.project_folder.declaring_files import FOLDER, read_integration_files
@@ -59,7 +62,7 @@ class TestBench:
     ) -> Iterator[EphemeralEnvironment]:
         """Create an environment for tables, and delete it at the end."""
         server = None if own_server else self.server
-        request = EphemeralRequest(tuple(tables), PURPOSE, server=server, texts=texts)
+        request = EphemeralRequest(tuple(tables), PURPOSE, server=server, texts=texts, systems=True)
         with ephemeral_environment(self.operations, request, self.progress, ended=self.ended) as found:
             yield found
 
@@ -127,7 +130,13 @@ def run_case(bench: TestBench, case: IntegrationCase) -> TestResult:
         if isinstance(error, Refused | UsageError):
             raise
         result = TestResult(name, case.path, CaseOutcome.ERROR, Found.ERROR.of(error=error.sentence))
-    return replace(result, took_s=time.monotonic() - began)
+    return replace(result, took_s=time.monotonic() - began, notes=(*result.notes, *untested(project, case.expected)))
+
+
+def untested(project: Project, tables: Iterable[TableName]) -> tuple[Fact[Found], ...]:
+    """Return what a test of tables leaves out, whatever its result: databases, for which files stand."""
+    found = stand_ins_of(project, tables)
+    return (Found.STAND_IN.of(tables=found),) if found else ()
 
 
 def write_first_case(operations: EnvironmentService, word: str, bench: TestBench) -> str:

@@ -32,15 +32,31 @@ class TableClient:
         self._ask("server", url=url, token=token)
 
     def write(self, ddl: str, folder: str, columns: TypedColumns, rows: Iterable[Row]) -> None:
-        """Append rows to an external table, in the format of its declaration; they appear at once, in one file."""
+        """Append rows to an external table, in the format of its declaration; they appear at once, in one file.
+
+        Rows of a table over topics become messages of its first topic, and `folder` is not used.
+        """
         self._ask("write", ddl=ddl, folder=folder, rows=[_encoded(row, columns) for row in rows])
 
     def rows(self, name: str, columns: TypedColumns) -> tuple[Row, ...]:
         """Return the rows of a table or view, given its name in the catalog; at most MOST_FOUND + 1."""
-        found = self._ask("rows", name=name, columns=[list(each) for each in columns])["rows"]
-        return tuple(
-            tuple(decoded_value(text, kind) for text, (_, kind) in zip(row, columns, strict=True)) for row in found
-        )
+        return _decoded(self._ask("rows", name=name, columns=[list(each) for each in columns])["rows"], columns)
+
+    def messages(self, ddl: str, columns: TypedColumns) -> tuple[Row, ...]:
+        """Return the messages of topics as rows, given the declaration of a table with these columns over them."""
+        return _decoded(self._ask("messages", ddl=ddl)["rows"], columns)
+
+    def existing_topics(self, locations: Iterable[str], prefix: str) -> tuple[str, ...]:
+        """Return the topics with a prefix in the clusters of some locations."""
+        return tuple(self._ask("existing_topics", locations=list(locations), prefix=prefix)["topics"])
+
+    def create_topics(self, locations: Iterable[str]) -> None:
+        """Create the topics of some locations."""
+        self._ask("create_topics", locations=list(locations))
+
+    def delete_topics(self, locations: Iterable[str], prefix: str) -> tuple[str, ...]:
+        """Delete all topics with a prefix in the clusters of some locations, and return those that are left."""
+        return tuple(self._ask("delete_topics", locations=list(locations), prefix=prefix)["topics"])
 
     def positions(self, statements: Sequence[Mapping[str, Any]]) -> dict[TableName, Position]:
         """Return the position of each statement, given as table, version, checkpoint, sources and stateful."""
@@ -71,3 +87,9 @@ class TableClient:
 
 def _encoded(row: Row, columns: TypedColumns) -> list[str | None]:
     return [encoded_value(value, kind) for value, (_, kind) in zip(row, columns, strict=True)]
+
+
+def _decoded(found: Iterable[Iterable[str | None]], columns: TypedColumns) -> tuple[Row, ...]:
+    return tuple(
+        tuple(decoded_value(text, kind) for text, (_, kind) in zip(row, columns, strict=True)) for row in found
+    )

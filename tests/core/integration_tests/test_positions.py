@@ -23,6 +23,8 @@ def test_everything_is_read_if_nothing_has_moved_between_two_readings() -> None:
     ("before", "now", "kind"),
     [
         (A, replace(A, pending=2), Unread.PENDING),
+        (A, replace(A, pending=2, messages=2), Unread.MESSAGES),
+        (A, replace(A, pending=2, messages=1), Unread.BOTH),
         (A, replace(A, planned=4), Unread.OPEN),
         (replace(A, batch=2, planned=2), A, Unread.MOVED),
         (replace(A, pending=1), A, Unread.MOVED),

@@ -82,7 +82,7 @@ def test_the_interval_is_set_whatever_the_defaults_are(head: str) -> None:
     assert project.tables[T("a")].settings.trigger == TRIGGER
 
 
-def test_only_statements_over_files_can_be_isolated() -> None:
+def test_without_names_for_topics_all_rows_must_be_in_files() -> None:
     texts = small_project.texts()
     texts["headgate.yml"] += "connectors: {kafka: {}}\n"
     ddl = "pipelines/sources/p/landed/sql-scripts/ddl.landed.sql"

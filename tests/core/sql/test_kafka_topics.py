@@ -8,6 +8,7 @@ from core.sql.kafka_security import SecurityFault
 from core.sql.kafka_topics import (
     TopicFault,
     TopicPlace,
+    merged_locations,
     row_condition,
     row_expressions,
     source_options,
@@ -21,6 +22,11 @@ SERVERS = "'kafka.bootstrap.servers'='a:9092, b:9092'"
 AVRO = f"{SERVERS}, subscribe='t', 'value.format'='avro'"
 REGISTRY, LOGIN = "'schema.registry'='http://r:8081'", "'schema.registry.username'='me', 'schema.registry.password'"
 SCHEMA = '{"type": "record", "name": "R", "fields": [{"name": "n", "type": "int"}]}'
+
+
+def test_locations_of_one_cluster_and_user_are_merged() -> None:
+    locations = ["kafka://a:1/x,y", "kafka://a:1/z", "kafka://a:1/y?sasl.username=me", "kafka://b:1/x"]
+    assert merged_locations(locations) == ("kafka://a:1/x,y,z", "kafka://a:1/y?sasl.username=me", "kafka://b:1/x")
 
 
 def declared(columns: str = "id BIGINT", options: str = f"{SERVERS}, subscribe='t'", more: str = "") -> TableDdl:

@@ -15,7 +15,7 @@ from core.bench.quantiles import distribution
 from core.bench.request import BenchKind
 from core.bench.result import BenchResult, Figure, FigureKind, TrialRecord, result_from_json
 from tui.command_line import exit_codes
-from tui.services import benchmark_runs, ephemeral_environment
+from tui.services import benchmark_runs, ephemeral_teardown
 from tui.services.benchmark_runs import BenchOrder, Reports
 
 MACHINE = {
@@ -74,7 +74,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Run:
             return found
 
         monkeypatch.setattr(benchmark_runs, "run_benchmark", run_benchmark)
-        monkeypatch.setattr(ephemeral_environment, "end_abandoned", lambda environ, progress: ())
+        monkeypatch.setattr(ephemeral_teardown, "end_abandoned", lambda environ, progress: ())
         return asked
 
     return scripted
@@ -152,7 +152,7 @@ def test_startups_show_every_moment_with_its_spread(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(benchmark_runs, "run_startup", lambda operations, order, reports: STARTUP)
-    monkeypatch.setattr(ephemeral_environment, "end_abandoned", lambda environ, progress: ())
+    monkeypatch.setattr(ephemeral_teardown, "end_abandoned", lambda environ, progress: ())
     text = said(["bench", "startup", "--repeat", "3", "--svg", "s.svg", "--out", "s.json"], capsys)
     lines = [" ".join(line.split()) for line in text.splitlines()]
     for line in (
@@ -185,7 +185,7 @@ def compared(monkeypatch: pytest.MonkeyPatch) -> Run:
             return found
 
         monkeypatch.setattr(benchmark_runs, "run_comparison", run_comparison)
-        monkeypatch.setattr(ephemeral_environment, "end_abandoned", lambda environ, progress: ())
+        monkeypatch.setattr(ephemeral_teardown, "end_abandoned", lambda environ, progress: ())
         return asked
 
     return scripted

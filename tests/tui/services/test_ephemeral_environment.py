@@ -1,9 +1,11 @@
 """Ephemeral environments as files: recorded and locked, refused, found after a kill, and deleted."""
 
 import errno
+import json
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,21 +14,23 @@ import pytest
 from core.ipc.environment_paths import ephemeral_root
 from core.model.errors import HeadgateError, Refused
 from core.model.names import TableName as T
-from core.project.ephemeral import Teardown
+from core.project.ephemeral import Remains, Teardown
+from core.sql.kafka_topics import topic_place
+from tui.agent_client import agent_process
 from tui.agent_client.agent_process import WaitProgress
 from tui.project_folder.environment_selection import select_environment
-from tui.services import ephemeral_environment
+from tui.services import ephemeral_environment, ephemeral_topics
 from tui.services.doctor_checks import check_ephemeral
 from tui.services.environment_service import EnvironmentService
 from tui.services.ephemeral_environment import (
     EphemeralEnvironment,
     EphemeralRequest,
     SparkServer,
-    abandoned,
     create_ephemeral_environment,
-    end_abandoned,
     running_server,
 )
+from tui.services.ephemeral_record import abandoned
+from tui.services.ephemeral_teardown import end_abandoned
 
 REQUEST = EphemeralRequest((T("b"),), "headgate test --integration")
 
@@ -111,14 +115,14 @@ class Interrupted:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.shown: list[str] = []
         self.ended: list[Teardown] = []
-        tear_down = ephemeral_environment._tear_down
+        tear_down = ephemeral_environment.tear_down
 
         def interrupted(*arguments: Any) -> Teardown:
             signal.raise_signal(signal.SIGINT)
             return tear_down(*arguments)
 
         monkeypatch.setattr(EphemeralEnvironment, "start", lambda self, progress: None)
-        monkeypatch.setattr(ephemeral_environment, "_tear_down", interrupted)
+        monkeypatch.setattr(ephemeral_environment, "tear_down", interrupted)
 
     def use(self, operations: EnvironmentService, act: Callable[[], None]) -> None:
         def show(progress: WaitProgress) -> None:
@@ -176,3 +180,118 @@ def test_protected_environments_and_their_servers_are_not_used(operations: Envir
     with pytest.raises(Refused, match="not used for tests"):
         create_ephemeral_environment(EnvironmentService(place, operations.environ), REQUEST)
     assert not Path(ephemeral_root(operations.environ)).exists()
+
+
+class Brokers:
+    """The child process of an environment, for a cluster that may be down; it notes what the record says meanwhile."""
+
+    def __init__(self) -> None:
+        self.down = False
+        self.there: set[str] = set()
+        self.recorded: list[tuple[str, ...]] = []
+        self.root = Path()
+
+    def __call__(self, environ: Mapping[str, str]) -> "Brokers":
+        # The processes of an environment have its own home.
+        self.root = self.root if self.root.name else Path(environ["HEADGATE_HOME"]).parents[1]
+        return self
+
+    def existing_topics(self, locations: Iterable[str], prefix: str) -> tuple[str, ...]:
+        self._answer()
+        return ()
+
+    def create_topics(self, locations: Iterable[str]) -> None:
+        (record,) = self.root.glob("it_*/ephemeral.json")
+        self.recorded.append(tuple(json.loads(record.read_text())["topics"]))
+        self.there |= {topic for each in locations for topic in topic_place(each).topics}
+
+    def delete_topics(self, locations: Iterable[str], prefix: str) -> tuple[str, ...]:
+        self._answer()
+        assert {topic for each in locations for topic in topic_place(each).topics} >= self.there
+        self.there.clear()
+        return ()
+
+    def close(self) -> None:
+        """End nothing."""
+
+    def _answer(self) -> None:
+        if self.down:
+            raise Refused("no broker of b:9092 answers: refused", remedy="check that Kafka runs")
+
+
+@pytest.fixture
+def brokers(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Brokers:
+    ddl = folder / "pipelines/sources/p/landed/sql-scripts/ddl.landed.sql"
+    options = "OPTIONS ('kafka.bootstrap.servers'='b:9092', subscribe='landed')"
+    ddl.write_text(f"CREATE TABLE landed (id BIGINT, kind STRING) USING kafka {options};")
+    manifest = folder / "headgate.yml"
+    manifest.write_text(manifest.read_text() + "connectors: {kafka: {}}\n")
+    found = Brokers()
+    monkeypatch.setattr(ephemeral_environment, "TableClient", found)
+    monkeypatch.setattr(ephemeral_topics, "TableClient", found)
+    monkeypatch.setattr(agent_process, "make_home", stop_here)
+    return found
+
+
+class Stopped(Exception):
+    """Raised where the processes of an environment would be started."""
+
+
+def stop_here(place: object) -> None:
+    raise Stopped
+
+
+def over_topics(operations: EnvironmentService) -> EphemeralEnvironment:
+    return create_ephemeral_environment(operations, replace(REQUEST, systems=True))
+
+
+def test_topics_are_recorded_before_they_exist_and_deleted_at_the_end(
+    operations: EnvironmentService, brokers: Brokers
+) -> None:
+    found = over_topics(operations)
+    with pytest.raises(Stopped):
+        found.start(silent)
+    topic = f"{found.record.name}_landed"
+    assert brokers.there == {topic} and brokers.recorded == [(f"kafka://b:9092/{topic}",)]
+    gone = found.end(silent)
+    assert not brokers.there and not gone.left and gone.checked_brokers == ("b:9092",)
+    assert "no topic at b:9092" in gone.words() and not found.folder.exists()
+
+
+def test_nothing_starts_and_nothing_is_left_if_no_broker_answers(
+    operations: EnvironmentService, brokers: Brokers
+) -> None:
+    brokers.down, ended = True, list[Teardown]()
+    with (
+        pytest.raises(Refused, match="no broker of b:9092 answers"),
+        ephemeral_environment.ephemeral_environment(
+            operations, replace(REQUEST, systems=True), silent, ended=ended.append
+        ),
+    ):
+        pytest.fail("it was created")
+    assert [each.left for each in ended] == [()] and not Path(ephemeral_root(operations.environ)).exists()
+
+
+def test_topics_that_could_not_be_deleted_stay_recorded_for_the_next_command(
+    operations: EnvironmentService, brokers: Brokers
+) -> None:
+    found = over_topics(operations)
+    with pytest.raises(Stopped):
+        found.start(silent)
+    brokers.down = True
+    gone = found.end(silent)
+    assert [each.kind for each in gone.left] == [Remains.TOPICS_UNKNOWN] and brokers.there
+    assert sorted(each.name for each in found.folder.iterdir()) == ["ephemeral.json", "ephemeral.lock"]
+    assert [each.name for each in abandoned(operations.environ)] == [found.record.name]
+    brokers.down = False
+    (gone,) = end_abandoned(operations.environ, silent)
+    assert not gone.left and not brokers.there and not found.folder.exists()
+
+
+def test_the_next_command_deletes_the_topics_of_a_killed_one(operations: EnvironmentService, brokers: Brokers) -> None:
+    found = over_topics(operations)
+    with pytest.raises(Stopped):
+        found.start(silent)
+    killed(found)
+    (gone,) = end_abandoned(operations.environ, silent)
+    assert not gone.left and not brokers.there and gone.checked_brokers == ("b:9092",)

@@ -26,7 +26,7 @@ from core.statement_tests.request import CaseOutcome
 from tui.command_line import exit_codes
 from tui.project_folder.declaring_files import list_files, read_integration_files
 from tui.project_folder.environment_selection import select_environment
-from tui.services import ephemeral_environment, integration_tests
+from tui.services import ephemeral_teardown, integration_tests
 from tui.services.environment_service import EnvironmentService
 from tui.services.ephemeral_environment import (
     DeploymentFailed,
@@ -147,7 +147,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
         ended(Teardown("it_1", (), "/e/it_1", left=found.left))
 
     monkeypatch.setattr(integration_tests, "ephemeral_environment", environment)
-    monkeypatch.setattr(ephemeral_environment, "end_abandoned", lambda environ, progress: ())
+    monkeypatch.setattr(ephemeral_teardown, "end_abandoned", lambda environ, progress: ())
     return found
 
 
@@ -480,16 +480,47 @@ def test_old_statements_need_a_place(folder: Path, world: World, capsys: pytest.
     assert "nothing was ever deployed" in capsys.readouterr().err
 
 
-def test_tables_over_a_topic_are_refused_before_anything_starts(
+def over_a_topic(folder: Path, columns: str = "", options: str = "") -> None:
+    ddl = folder / "pipelines/sources/p/landed/sql-scripts/ddl.landed.sql"
+    options = f"OPTIONS ('kafka.bootstrap.servers'='b:9092', subscribe='landed'{options})"
+    ddl.write_text(f"CREATE TABLE landed (id BIGINT, kind STRING{columns}) USING kafka {options};")
+    manifest = folder / "headgate.yml"
+    manifest.write_text(manifest.read_text() + "connectors: {kafka: {}, postgres: {}}\n")
+
+
+def test_topics_that_cannot_be_replaced_are_refused_before_anything_starts(
     folder: Path, world: World, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    ddl = folder / "pipelines/sources/p/landed/sql-scripts/ddl.landed.sql"
-    options = "OPTIONS ('kafka.bootstrap.servers'='b:9092', subscribe='landed')"
-    ddl.write_text(f"CREATE TABLE landed (id BIGINT, kind STRING) USING kafka {options};")
-    manifest = folder / "headgate.yml"
-    manifest.write_text(manifest.read_text() + "connectors: {kafka: {}}\n")
+    over_a_topic(folder, options=", 'value.format'='avro', 'schema.registry'='http://r:8081'")
     put(folder)
-    for words in ([], ["--scenario", "all"]):
-        assert exit_codes.run_command_line(["test", "--integration", *words]) == 3
-        assert "a reads landed, whose rows are not in files" in capsys.readouterr().err
+    assert exit_codes.run_command_line(["test", "--integration"]) == 3
+    assert "a reads landed, whose messages are Avro" in capsys.readouterr().err
+    assert exit_codes.run_command_line(["test", "--integration", "--scenario", "all"]) == 3
+    assert "a reads landed, whose rows are not in files" in capsys.readouterr().err
     assert not world.asked
+
+
+def test_a_case_gives_no_value_to_what_the_broker_assigns(
+    folder: Path, world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    over_a_topic(folder, ", _offset BIGINT")
+    put(folder, CASE.replace("kind: x}", "kind: x, _offset: 7}", 1))
+    assert exit_codes.run_command_line(["test", "--integration"]) == 2
+    assert "landed has values of _offset, which the broker gives to each message" in capsys.readouterr().err
+    assert not world.asked
+
+
+def test_a_result_says_that_the_connection_to_a_database_was_not_tested(
+    folder: Path, world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    over_a_topic(folder)
+    ddl = folder / "pipelines/sources/p/landed/sql-scripts/ddl.landed.sql"
+    database = "url 'jdbc:postgresql://db:5432/shop', user 'reader', dbtable 'public.x', publication 'p'"
+    ddl.write_text(f"CREATE TABLE landed (id BIGINT, kind STRING) USING postgres_changes OPTIONS ({database});")
+    put(folder)
+    (result,) = written(["test", "--integration", "--json"], capsys)["results"]
+    assert [request.systems for request in world.asked] == [True]
+    assert [note["kind"] for note in result["notes"]] == ["stand_in"]
+    assert result["notes"][0]["sentence"] == (
+        "files stood for landed, so the connection to the database was not tested"
+    )
