@@ -22,6 +22,8 @@ class BenchKind(StrEnum):
     """The time until every statement has written rows, after a start or a kill."""
     COMPARE = "compare"
     """The time in batches of old and new texts for the same rows, in alternating pairs."""
+    SCALE = "scale"
+    """Latency under load, or the highest rate, at each point of an axis."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,17 +105,23 @@ class BenchRequest:
     """Seconds for which load is written and judged at each rate."""
     precision: float = 1.15
     """Factor between the highest sustained and the lowest failed rate at which a search ends."""
-    record_bytes: int = 0
-    """Size to which records are filled up, in bytes; 0 to leave them as they are."""
+    record_bytes: tuple[int, ...] = ()
+    """Sizes to which records are filled up, in bytes; empty to leave them as they are. Only a search for the highest
+    rate has more than one, and is repeated for each.
+    """
     place: str = "/"
     """A folder on the disk that is used."""
     since: float = 0.0
     """The moment after which first rows are awaited, in epoch seconds."""
     phase: str = ""
-    """What happened at that moment."""
+    """What happened at that moment, or the phase of all figures of a point of scalability."""
     repetition: int = 1
     old: BenchSide | None = None
     """None unless old and new texts are compared."""
+    home: str = ""
+    """Home of the environment, which records its server; empty to measure neither CPU nor memory."""
+    agent: int = 0
+    """Process id of its agent."""
 
     @property
     def in_order(self) -> tuple[BenchStatement, ...]:
@@ -153,6 +161,7 @@ def request_from_json(body: Mapping[str, Any]) -> BenchRequest:
             "sources": tuple(_source(each) for each in body["sources"]),
             "old": _side(body["old"]) if body["old"] is not None else None,
             "static": tuple(_source(each) for each in body["static"]),
+            "record_bytes": tuple(body["record_bytes"]),
         }
     )
 

@@ -40,6 +40,13 @@ class FigureKind(StrEnum):
     """The highest rate that was sustained."""
     FAILED_RATE = "failed rate"
     """The lowest rate that was not sustained."""
+    SERVER_CPU = "server cpu"
+    """CPU seconds of the Spark server and its children per second; at the highest sustained rate, if that is searched.
+    """
+    SERVER_MEMORY = "server memory"
+    """Their largest resident memory, in bytes."""
+    AGENT_CPU = "agent cpu"
+    AGENT_MEMORY = "agent memory"
 
 
 class Better(StrEnum):
@@ -87,6 +94,10 @@ class TrialRecord:
     window_s: float
     statements: tuple[Mapping[str, Any], ...]
     """`core.bench.keeping_up.KeepingUp` of each statement as an object."""
+    phase: str = ""
+    """The phase of the figures to which the trial belongs."""
+    used: tuple[Figure, ...] = ()
+    """CPU and memory of agent and server while load was written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +162,8 @@ def result_from_json(body: object) -> BenchResult:
 
 def trial_from_json(body: Mapping[str, Any]) -> TrialRecord:
     """Rebuild a trial from the object that `asdict` makes of it."""
-    return TrialRecord(**{**body, "statements": tuple(body["statements"])})
+    used = tuple(map(figure_from_json, body.get("used", ())))
+    return TrialRecord(**{**body, "statements": tuple(body["statements"]), "used": used})
 
 
 def figure_from_json(body: Mapping[str, Any]) -> Figure:

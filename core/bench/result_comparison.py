@@ -11,7 +11,7 @@ from core.model.errors import UsageError
 OLD, NEW = "old", "new"
 """Phases of the figures of a benchmark that measures old and new texts."""
 
-COMPARED = (FigureKind.LATENCY, FigureKind.RATE, FigureKind.WORK, FigureKind.STARTUP)
+COMPARED = (FigureKind.LATENCY, FigureKind.RATE, FigureKind.WORK, FigureKind.STARTUP, FigureKind.SERVER_CPU)
 
 _ABOUT_MACHINE = ("cores", "memory", "processor", "java", "spark", "disk_kind")
 
@@ -67,8 +67,29 @@ def compare_results(old: BenchResult, new: BenchResult) -> tuple[FigureCompariso
     if old.kind != new.kind or old.project != new.project:
         mine, other = (f"{each.kind} of {each.project}" for each in (old, new))
         raise UsageError(f"one result is {mine}, the other {other}", remedy="compare results of one kind")
-    sides = tuple(by_name(each.figures) for each in (old, new))
-    return _compared(*sides, paired=False)
+    axes = {_axis(each) for each in (old, new)}
+    if len(axes) > 1:
+        raise UsageError(
+            f"one result is of {', the other of '.join(sorted(axes))}", remedy="compare results of one axis"
+        )
+    return _compared(_by_point(old), _by_point(new), paired=False)
+
+
+def _axis(result: BenchResult) -> str:
+    """Return what a result of scalability measured, and along which axis; empty for other results."""
+    return " by ".join(str(each) for name in ("measure", "axis") if (each := result.parameters.get(name)))
+
+
+def _by_point(result: BenchResult) -> dict[FigureName, list[Figure]]:
+    """Return the figures by name; those of a point of scalability have it as phase, and are about all tables."""
+    found = by_name(result.figures)
+    if (axis := result.parameters.get("axis")) is None:
+        return found
+    return {
+        (kind, f"{axis} {phase}", table, source): figures
+        for (kind, phase, table, source), figures in found.items()
+        if not table
+    }
 
 
 def compare_sides(result: BenchResult) -> tuple[FigureComparison, ...]:

@@ -8,7 +8,7 @@ import json
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from core.bench.made_up_sample import made_up_sample
@@ -37,8 +37,7 @@ def main() -> int:
             _seed(request)
         else:
             _say({"machine": machine_facts(request.place)})
-            load = _load(request)
-            for answer in _answers(request, load):
+            for answer in _answers(request, _loads(request)):
                 _say(answer)
         _say({"done": True})
     except HeadgateError as error:
@@ -64,25 +63,25 @@ def _seed(request: BenchRequest) -> None:
         _say({"load": {source.table: {"rows": len(sample.rows), "made_up": sample.made_up}}})
 
 
-def _answers(request: BenchRequest, load: ReplayedLoad) -> Iterator[dict[str, Any]]:
+def _answers(request: BenchRequest, loads: Mapping[int, ReplayedLoad]) -> Iterator[dict[str, Any]]:
+    load = next(iter(loads.values()))
     if request.kind is BenchKind.COMPARE:
         return PairedBenchmark(request, load).answers()
     writer = LoadWriter(load, {each.table: each for each in request.sources}, name=request.phase.replace(" ", "-"))
     if request.kind is BenchKind.STARTUP:
         return FirstRows(request, writer).answers()
-    return RunningBenchmark(request, writer).answers()
+    return RunningBenchmark(request, writer, loads).answers()
 
 
-def _load(request: BenchRequest) -> ReplayedLoad:
+def _loads(request: BenchRequest) -> Mapping[int, ReplayedLoad]:
+    """Return the load for each size of records, which is 0 if they keep theirs."""
     samples = {each.table: _sample(each) for each in request.sources}
     listed = tuple(samples.values())
     load = ReplayedLoad(samples, key_columns(listed))
-    if request.record_bytes:
-        load = sized(load, request.sources, request.record_bytes)
     _say({"load": {table: {"rows": len(each.rows), "made_up": each.made_up} for table, each in samples.items()}})
     if not load.tables:
         raise UsageError("no source of these tables gets rows", remedy="name tables that stream from a source")
-    return load
+    return {size: sized(load, request.sources, size) if size else load for size in request.record_bytes or (0,)}
 
 
 def _sample(source: BenchSource, *, most: int = MOST_ROWS) -> SourceSample:

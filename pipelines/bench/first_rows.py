@@ -11,6 +11,7 @@ from core.model.errors import HeadgateError
 from core.text.wording import counted
 from pipelines.bench.batch_reader import BatchReader
 from pipelines.bench.load_writer import LoadWriter
+from pipelines.bench.process_readings import ProcessReadings
 
 PATIENCE_S = 600.0
 """Longest time, in seconds, until every statement has written rows."""
@@ -28,6 +29,7 @@ class FirstRows:
     def answers(self) -> Iterator[dict[str, Any]]:
         """Yield progress, and at last the figures. Raises HeadgateError if a statement writes nothing."""
         readers = [BatchReader(each) for each in self.request.in_order]
+        processes = ProcessReadings(self.request.home, self.request.agent, self.clock)
         while left := [each.statement.table for each in readers if self._first(each) is None]:
             yield {"doing": self.request.phase, "detail": f"{counted(len(left), 'statement')} without new rows"}
             if self.clock() - self.request.since > PATIENCE_S:
@@ -37,6 +39,7 @@ class FirstRows:
                 )
             self.writer.probe(self.request.probe_rows)
             self.wait(1.0)
+            processes.read()
             for each in readers:
                 each.refresh()
         figures = [
@@ -44,6 +47,7 @@ class FirstRows:
             for each in readers
             if (first := self._first(each)) is not None
         ]
+        figures += processes.figures(self.request.phase, self.request.repetition, since=self.request.since)
         yield {"result": {"figures": [asdict(each) for each in figures], "trials": [], "stages": [], "notes": []}}
 
     def _first(self, reader: BatchReader) -> float | None:

@@ -12,6 +12,7 @@ from core.bench.batch_trace import Arrival, BatchTracer, Ended, Injected
 from core.bench.keeping_up import BatchWork, InputWait, Keeping, KeepingUp, keeping_up
 from core.bench.quantiles import distribution
 from core.bench.rate_search import RateLimits, RateTrial, next_rate, rate_range
+from core.bench.replayed_load import ReplayedLoad
 from core.bench.request import BenchKind, BenchRequest, BenchStatement
 from core.bench.result import Figure, FigureKind, TrialRecord
 from core.model.errors import HeadgateError
@@ -19,6 +20,7 @@ from core.model.names import TableName
 from core.text.wording import counted, short_number
 from pipelines.bench.batch_reader import BatchReader
 from pipelines.bench.load_writer import LoadWriter
+from pipelines.bench.process_readings import ProcessReadings
 
 Answer = dict[str, Any]
 
@@ -36,6 +38,8 @@ GOLDEN = 0.618034
 LEAST_RATE = 1.0
 
 IDLE, LOADED = "idle", "load"
+WHOLE = TableName("")
+"""Table and source of figures about the whole chain."""
 
 
 @dataclass(slots=True)
@@ -44,6 +48,8 @@ class RunningBenchmark:
 
     request: BenchRequest
     writer: LoadWriter
+    loads: Mapping[int, ReplayedLoad]
+    """The load of the writer for each size of records, of which a search is repeated for each; see `record_bytes`."""
     clock: Callable[[], float] = time.time
     wait: Callable[[float], None] = time.sleep
     readers: dict[TableName, BatchReader] = field(init=False)
@@ -52,8 +58,10 @@ class RunningBenchmark:
     trials: list[TrialRecord] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     vias: Counter[tuple[TableName, TableName]] = field(default_factory=Counter)
+    processes: ProcessReadings = field(init=False)
 
     def __post_init__(self) -> None:
+        self.processes = ProcessReadings(self.request.home, self.request.agent, self.clock)
         self.readers = {each.table: BatchReader(each) for each in self.request.in_order}
 
     def answers(self) -> Iterator[Answer]:
@@ -65,9 +73,15 @@ class RunningBenchmark:
         for repetition in range(1, self.request.repeat + 1):
             match self.request.kind:
                 case BenchKind.LATENCY:
-                    yield from self._latency(repetition)
+                    yield from self._idle(repetition)
+                    yield from self._loaded(repetition, LOADED)
+                case BenchKind.SCALE:
+                    yield from self._loaded(repetition, self.request.phase)
                 case BenchKind.THROUGHPUT:
-                    yield from self._throughput(repetition)
+                    for size, load in self.loads.items():
+                        self.writer.load = load
+                        phase = str(size) if len(self.loads) > 1 else self.request.phase
+                        yield from self._throughput(repetition, phase)
         stages = {table: via for (table, via), _ in sorted(self.vias.items(), key=lambda each: each[1])}
         yield {
             "result": {
@@ -97,25 +111,37 @@ class RunningBenchmark:
                     self.notes.append(f"no row of the sample reached {', '.join(silent)}")
                 return
 
-    def _latency(self, repetition: int) -> Iterator[Answer]:
-        of = f" ({repetition} of {self.request.repeat})" if self.request.repeat > 1 else ""
+    def _idle(self, repetition: int) -> Iterator[Answer]:
+        of = self._of(repetition)
+        since = self.processes.begin()
         longest = max(each.trigger_s for each in self.request.statements)
         probes: list[Injected] = []
         for number in range(self.request.probes):
             yield _doing(f"idle{of}", f"probe {number + 1} of {self.request.probes}")
             probes += self._inject(self.writer.probe(self.request.probe_rows))
             self._pass(max(1.0, longest * GOLDEN))
+        self.figures += self.processes.figures(IDLE, repetition, since=since)
         yield from self._settle(probes, f"idle{of}")
         self._record(probes, IDLE, repetition)
+
+    def _loaded(self, repetition: int, phase: str) -> Iterator[Answer]:
+        of = self._of(repetition)
         yield _doing(f"load{of}", "preparing rows")
         prepared = self.writer.prepare(self.request.rate, self.request.window_s)
         loaded: list[Injected] = []
+        since = self.processes.begin()
         for number, tick in enumerate(self.writer.shown(prepared)):
             loaded += self._inject(tick)
             self._refresh()
             yield _doing(f"load{of}", f"{number + 1} of {len(prepared.ticks)} s")
+        self.figures += self.processes.figures(phase, repetition, since=since)
         yield from self._settle(loaded, f"load{of}")
-        self._record(loaded, LOADED, repetition)
+        self._record(loaded, phase, repetition)
+        if self.request.kind is BenchKind.SCALE:
+            self._record_whole(loaded, phase, repetition)
+
+    def _of(self, repetition: int) -> str:
+        return f" ({repetition} of {self.request.repeat})" if self.request.repeat > 1 else ""
 
     def _settle(self, inputs: Sequence[Injected], doing: str) -> Iterator[Answer]:
         """Inject further probes until the trace of every input has ended, as rows may wait for later events."""
@@ -149,14 +175,30 @@ class RunningBenchmark:
             self.figures += _figures(name, phase, repetition, arrived, ends.get(name, Counter()))
             self.vias.update((name[0], arrival.source) for _, arrival in arrived)
 
-    def _throughput(self, repetition: int) -> Iterator[Answer]:
-        of = f" ({repetition} of {self.request.repeat})" if self.request.repeat > 1 else ""
+    def _record_whole(self, inputs: Sequence[Injected], phase: str, repetition: int) -> None:
+        """Record when inputs had arrived in every table that gets rows of them."""
+        tracer = self._tracer()
+        arrived: list[tuple[Injected, Arrival]] = []
+        missing: Counter[Ended] = Counter()
+        for each in inputs:
+            ends = tracer.trace(each).values()
+            lost = [end for end in ends if isinstance(end, Ended) and end is not Ended.NO_ROWS]
+            last = max((end for end in ends if isinstance(end, Arrival)), key=lambda end: end.visible_at, default=None)
+            if last is None or lost:
+                missing[lost[0] if lost else Ended.NO_ROWS] += 1
+            else:
+                arrived.append((each, last))
+        self.figures += _figures((WHOLE, WHOLE), phase, repetition, arrived, missing)
+
+    def _throughput(self, repetition: int, phase: str) -> Iterator[Answer]:
+        of = self._of(repetition)
+        size = f", records of {phase} bytes" if len(self.loads) > 1 else ""
         limits = RateLimits(self.request.rate, LEAST_RATE, self.request.most, self.request.precision)
         tried: list[RateTrial] = []
         found: list[TrialRecord] = []
         while (rate := next_rate(tried, limits)) is not None:
-            named = f"trial {len(tried) + 1}{of}: {short_number(rate)} rows/s"
-            record = yield from self._trial(rate, repetition, named)
+            named = f"trial {len(tried) + 1}{of}: {short_number(rate)} rows/s{size}"
+            record = yield from self._trial(rate, phase, repetition, named)
             tried.append(RateTrial(rate, record.sustained))
             found.append(record)
             yield {"trial": asdict(record)}
@@ -167,9 +209,9 @@ class RunningBenchmark:
                 )
                 break
         self.trials += found
-        self._record_rates(repetition, tried, found)
+        self._record_rates(phase, repetition, tried, found)
 
-    def _trial(self, rate: float, repetition: int, named: str) -> Generator[Answer, None, TrialRecord]:
+    def _trial(self, rate: float, phase: str, repetition: int, named: str) -> Generator[Answer, None, TrialRecord]:
         """Write load at a rate, until every statement got it for the whole window or one has missed its objective."""
         leads = self.request.lead_s()
         yield _doing(named, "preparing rows")
@@ -177,6 +219,7 @@ class RunningBenchmark:
         begin = until = max(self.clock(), prepared.begins_at)
         judged: list[KeepingUp] = []
         written = 0
+        since = self.processes.begin()
         for number, tick in enumerate(self.writer.shown(prepared)):
             self._inject(tick)
             written += sum(each.rows for each in prepared.ticks[number])
@@ -197,6 +240,8 @@ class RunningBenchmark:
             written_rows=written,
             window_s=until - begin,
             statements=statements,
+            phase=phase,
+            used=self.processes.figures(phase, repetition, since=since),
         )
 
     def _judge(self, statement: BenchStatement, since: float, until: float) -> KeepingUp:
@@ -257,7 +302,9 @@ class RunningBenchmark:
                 return False
         return True
 
-    def _record_rates(self, repetition: int, tried: Sequence[RateTrial], found: Sequence[TrialRecord]) -> None:
+    def _record_rates(
+        self, phase: str, repetition: int, tried: Sequence[RateTrial], found: Sequence[TrialRecord]
+    ) -> None:
         chain = rate_range(tried)
         by_table: dict[str, list[RateTrial]] = {"": list(tried)}
         for trial in found:
@@ -267,9 +314,10 @@ class RunningBenchmark:
         for table, trials in by_table.items():
             known = rate_range(trials) if table else chain
             if known.sustained is not None:
-                self.figures.append(Figure(FigureKind.RATE, "", table, repetition, known.sustained))
+                self.figures.append(Figure(FigureKind.RATE, phase, table, repetition, known.sustained))
             if known.failed is not None:
-                self.figures.append(Figure(FigureKind.FAILED_RATE, "", table, repetition, known.failed))
+                self.figures.append(Figure(FigureKind.FAILED_RATE, phase, table, repetition, known.failed))
+        self.figures += [used for each in found if each.rate == chain.sustained for used in each.used]
 
     def _inject(self, injected: list[Injected]) -> list[Injected]:
         self.injected += injected
@@ -288,6 +336,7 @@ class RunningBenchmark:
             self._refresh()
 
     def _refresh(self) -> bool:
+        self.processes.read()
         return any([reader.refresh() for reader in self.readers.values()])
 
 

@@ -98,7 +98,7 @@ def test_what_positions_say_is_what_the_rows_say(benched: Benched) -> None:
     source = BenchSource(LANDED, str(benched.folder / "data/landing"), "json", kinds)
     load = ReplayedLoad({LANDED: sample}, frozenset({(LANDED, "id")}))
     request = BenchRequest(BenchKind.LATENCY, statements, (source,), probes=4, probe_rows=30, rate=60.0, window_s=5.0)
-    running = RunningBenchmark(request, LoadWriter(load, {LANDED: source}))
+    running = RunningBenchmark(request, LoadWriter(load, {LANDED: source}), {0: load})
     (result,) = [answer["result"] for answer in running.answers() if "result" in answer]
     tracer = BatchTracer(
         [each.traced for each in request.in_order], {name: each.batches for name, each in running.readers.items()}
@@ -133,6 +133,21 @@ def test_commands_measure_compare_and_leave_nothing(benched: Benched) -> None:
     changes = {each["table"]: each["change"] for each in json.loads(compared.stdout)["figures"]}
     assert changes["kept"] == "worse"
     assert "is gone: no process, no folder, no socket" in compared.stderr
+    assert not (benched.root / "home/ephemeral").exists()
+
+
+def test_scalability_measures_each_point_in_an_environment_of_its_own(benched: Benched) -> None:
+    found = json.loads(
+        benched.done("bench", "scale", "kept", "--axis", "chain", "--points", "1,2", "--window", "8", "--json")
+    )
+    values = {(each["kind"], each["phase"], each["table"]): each for each in found["figures"]}
+    for point in ("1", "2"):
+        whole, last = values["latency", point, ""], values["latency", point, f"kept_chain{point}"]
+        assert whole["missing"] == 0 and whole["spread"] == last["spread"], found["notes"]
+        assert last["value"] > values["latency", point, "kept"]["value"]
+        assert 0 < values["server cpu", point, ""]["value"] <= (os.cpu_count() or 1) + 0.5
+        assert values["server memory", point, ""]["value"] > values["agent memory", point, ""]["value"] > 1e7
+    assert found["parameters"]["statements"] == {"1": 2, "2": 3}
     assert not (benched.root / "home/ephemeral").exists()
 
 

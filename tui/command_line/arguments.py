@@ -19,6 +19,9 @@ MOST_RATE = 400.0
 MOST_LOAD = 1e7
 """Maximum rate of a benchmark, in rows per second."""
 
+MOST_POINTS = 12
+"""Maximum number of points at which scalability is measured."""
+
 SCENARIOS = range(1, 7)
 """Numbers of the demo's scenarios; see `headgate help scenarios`."""
 MOST_LINES = 1_000_000
@@ -82,6 +85,18 @@ def count(text: str) -> int:
     if whole_number(text) is None:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above zero")
     return int(parse_number(text, 1, MOST_LINES, "a whole number"))
+
+
+def points(text: str) -> tuple[int, ...]:
+    """Read several whole numbers, such as 1,2,4."""
+    found = tuple(count(each.strip()) for each in text.split(","))
+    if len(found) > MOST_POINTS:
+        raise argparse.ArgumentTypeError(f"{len(found)} numbers are given, and at most {MOST_POINTS} are measured")
+    return found
+
+
+def one_point(text: str) -> tuple[int, ...]:
+    return (count(text),)
 
 
 SELECTORS = "+T, 2+T: with upstream, T+, T+3: with downstream, tag:X"
@@ -294,7 +309,7 @@ def _integration(parser: CommandParser) -> None:
     parser.add_argument("--pool", metavar="ENV", help="use the running Spark server of this environment")
 
 
-def _benchmark(parser: CommandParser, *, load: bool = True) -> None:
+def _benchmark(parser: CommandParser, *, load: bool = True, sizes: bool = False) -> None:
     _tables(parser, many="*", what="only these tables, with everything upstream (all)")
     parser.add_argument("--product", action="append", default=[], help="only this product; may be repeated")
     parser.add_argument(
@@ -303,7 +318,10 @@ def _benchmark(parser: CommandParser, *, load: bool = True) -> None:
     )  # fmt: skip
     parser.add_argument("--repeat", type=count, default=1, metavar="N", help="repetitions, to see the spread (1)")
     if load:
-        parser.add_argument("--record-bytes", type=count, metavar="N", help="size to which records are filled up")
+        parser.add_argument(
+            "--record-bytes", type=points if sizes else one_point, metavar="N,N" if sizes else "N",
+            help="size to which records are filled up" + ("; one search for each" if sizes else ""),
+        )  # fmt: skip
         parser.add_argument("--window", type=seconds, metavar="S", help="seconds of load (4 triggers, at least 20)")
     parser.add_argument("--cores", type=count, metavar="N", help="cores of the server (those of the pool)")
     parser.add_argument("--out", metavar="FILE", help="write the result as JSON")
@@ -322,12 +340,35 @@ def bench_latency(parser: CommandParser) -> None:
 
 
 def bench_throughput(parser: CommandParser) -> None:
-    _benchmark(parser)
+    _benchmark(parser, sizes=True)
     parser.add_argument("--rate", type=load_rate, default=100.0, metavar="N", help="first rate, rows per second (100)")
     parser.add_argument("--most", type=load_rate, default=1e6, metavar="N", help="rate at which it ends (1000000)")
     parser.add_argument(
         "--precision", type=percent, default=15.0, metavar="PERCENT",
         help="distance of the sustained and the failed rate at which it ends (15)",
+    )  # fmt: skip
+
+
+def bench_scale(parser: CommandParser) -> None:
+    _benchmark(parser)
+    parser.add_argument(
+        "--axis", choices=("statements", "cores", "partitions", "chain"), default="statements",
+        help="what grows from point to point (statements)",
+    )  # fmt: skip
+    parser.add_argument("--points", type=points, metavar="N,N", help="points of the axis (1,2,4)")
+    parser.add_argument(
+        "--measure", choices=("latency", "throughput"),
+        help="latency at --rate, or the highest rate (latency; for cores, the highest rate)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--rate", type=load_rate, default=100.0, metavar="N", help="rows per second, or the first rate (100)"
+    )
+    parser.add_argument(
+        "--most", type=load_rate, default=1e6, metavar="N", help="rate at which a search ends (1000000)"
+    )
+    parser.add_argument(
+        "--precision", type=percent, default=15.0, metavar="PERCENT",
+        help="distance of the sustained and the failed rate at which a search ends (15)",
     )  # fmt: skip
 
 

@@ -134,6 +134,11 @@ BENCH_SUBCOMMANDS = (
                    "headgate bench throughput fct_revenue\n"
                    "headgate bench throughput --product sales --record-bytes 1000 --out r.json",
                    arguments.bench_throughput),
+    SubcommandSpec("scale", "Measure how latency or rate, CPU and memory change along an axis.",
+                   "headgate bench scale fct_revenue --points 1,2,4,8\n"
+                   "headgate bench scale --axis cores --points 1,2\n"
+                   "headgate bench scale fct_revenue --axis chain --points 1,3,6 --svg chain.svg",
+                   arguments.bench_scale),
     SubcommandSpec("startup", "Measure the time to first rows, from a start and from kills of server and agent.",
                    "headgate bench startup fct_revenue\nheadgate bench startup --repeat 3 --out startup.json",
                    arguments.bench_startup),
@@ -227,7 +232,7 @@ COMMAND_SPECS = (
                 "headgate test --integration --product sales --pool dev --junit results.xml\n"
                 "headgate test init fct_orders", "statement_tests:test", arguments.test,
                 subcommands=TEST_SUBCOMMANDS),
-    CommandSpec("bench", CHANGE, "Measure latency and throughput in an environment of its own.",
+    CommandSpec("bench", CHANGE, "Measure latency, throughput and scalability in environments of its own.",
                 "headgate bench latency fct_revenue\nheadgate bench throughput --product sales",
                 "bench:bench", arguments.nothing, subcommands=BENCH_SUBCOMMANDS),
     CommandSpec("review", CHANGE, "List plans, or show one in full.",

@@ -1,9 +1,10 @@
-"""The command `bench`: measures latency and throughput of a project, and compares results."""
+"""The command `bench`: measures latency, throughput and scalability of a project, and compares results."""
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from core.bench.request import BenchKind
@@ -17,8 +18,13 @@ from tui.presentation.styling.theme import choose_glyphs
 from tui.project_folder.user_named_files import read_text, write_whole
 
 if TYPE_CHECKING:
+    from core.bench.scaled_project import Axis
+    from tui.services.bench_scalability import ScaleOrder
     from tui.services.benchmark_runs import BenchOrder
     from tui.services.benchmarks import BenchTables
+
+USUAL_BYTES = 200
+"""Assumed size of a record, if it is not given."""
 
 MOST_MB = 64
 """Largest result that is read, in megabytes."""
@@ -33,12 +39,14 @@ def bench(context: CommandContext) -> int:
             return _measure(context, BenchKind.THROUGHPUT)
         case "startup":
             return _measure(context, BenchKind.STARTUP)
+        case "scale":
+            return _scale(context)
         case "compare":
             return _compare(context)
         case "show":
             return _show(context, _read(context, context.args.file))
     raise UsageError(
-        "bench needs to know what to measure", remedy="headgate bench latency, throughput, compare or startup"
+        "bench needs to know what to measure", remedy="headgate bench latency, throughput, scale, startup or compare"
     )
 
 
@@ -98,7 +106,7 @@ def _measured_since(context: CommandContext) -> BenchResult:
     order = BenchOrder(
         BenchKind.COMPARE, tables, purpose, settings, _samples(context, tables), cores=args.cores, since=args.since
     )
-    _begin(context, order)
+    _begin(context, _cost(context, order))
     result = run_comparison(operations, order, old_texts, Reports(output.progress, lambda trial: None, output.say))
     output.clear()
     return result
@@ -124,16 +132,60 @@ def _measure(context: CommandContext, kind: BenchKind) -> int:
     _refuse_protected(context)
     tables = choose_tables(operations, args.tables, args.product)
     order = _order(context, kind, tables)
-    _begin(context, order)
-
-    def trial(found: Mapping[str, Any]) -> None:
-        verdict = "sustained" if found["sustained"] else "not sustained"
-        output.say(f"  {short_number(found['rate'])} rows/s: {verdict}")
-
+    _begin(context, _cost(context, order))
     run = run_startup if kind is BenchKind.STARTUP else run_benchmark
-    result = run(operations, order, Reports(output.progress, trial, output.say))
+    result = run(operations, order, Reports(output.progress, partial(_say_trial, context), output.say))
     output.clear()
     return _show(context, result)
+
+
+def _say_trial(context: CommandContext, found: Mapping[str, Any]) -> None:
+    verdict = "sustained" if found["sustained"] else "not sustained"
+    context.output.say(f"  {short_number(found['rate'])} rows/s: {verdict}")
+
+
+def _scale(context: CommandContext) -> int:
+    from core.bench.scaled_project import Axis
+    from tui.services.bench_scalability import run_scalability, scale_order
+    from tui.services.benchmark_runs import Reports
+    from tui.services.benchmarks import choose_tables
+
+    args, output, operations = context.args, context.output, context.operations
+    _refuse_protected(context)
+    axis = Axis(args.axis)
+    measure = args.measure or ("throughput" if axis is Axis.CORES else "latency")
+    kind = BenchKind.THROUGHPUT if measure == "throughput" else BenchKind.SCALE
+    tables = choose_tables(operations, args.tables, args.product)
+    order = scale_order(operations, _order(context, kind, tables), axis, args.points or _usual_points(axis))
+    _begin(context, _scale_cost(context, order))
+    result = run_scalability(operations, order, Reports(output.progress, partial(_say_trial, context), output.say))
+    output.clear()
+    return _show(context, result)
+
+
+def _usual_points(axis: "Axis") -> tuple[int, ...]:
+    cores = os.cpu_count() or 1
+    return tuple(each for each in (1, 2, 4, cores) if each <= cores) if axis == "cores" else (1, 2, 4)
+
+
+def _scale_cost(context: CommandContext, order: "ScaleOrder") -> list[str]:
+    """Return what a measurement of scalability takes and writes, before it begins."""
+    from core.ipc.environment_paths import ephemeral_root
+
+    pool = context.operations.projects.read_sound_tables().project.environments[context.place.environment].pool
+    low, high = order.expected_s(_longest_trigger_s(context, order.measured.tables))
+    points = ", ".join(map(str, order.points))
+    what = "the highest sustained rate" if order.measured.kind is BenchKind.THROUGHPUT else "latency under load"
+    most = max(len(each.tables.measured) for each in order.points.values())
+    cores = max(each.cores or pool.cores for each in order.points.values())
+    return [
+        f"this measures {what} of up to {counted(most, 'statement')}, with everything upstream, at {order.axis} "
+        f"{points}, one after the other: {long_duration(low)} to {long_duration(high)}",
+        f"for each point it starts an agent, a Spark server (up to {counted(cores, 'core')}, {pool.memory}) and a few "
+        "Python processes",
+        f"it writes {_load_words(order.measured)}, for each point, and what the statements make of it, in "
+        f"{ephemeral_root(context.environ)}; all of it is deleted at the end of the point",
+    ]
 
 
 def _refuse_protected(context: CommandContext) -> None:
@@ -141,12 +193,12 @@ def _refuse_protected(context: CommandContext) -> None:
         raise Refused(f"{context.place.title} is not benchmarked", remedy="name another environment with --env")
 
 
-def _begin(context: CommandContext, order: "BenchOrder") -> None:
+def _begin(context: CommandContext, cost: Iterable[str]) -> None:
     """Say what a benchmark takes and writes, and delete what a killed one has left."""
     from tui.services.ephemeral_teardown import end_abandoned
 
     context.announce()
-    for line in _cost(context, order):
+    for line in cost:
         context.output.say(line)
     for ended in end_abandoned(context.environ, context.output.progress):
         context.output.say(f"left by a benchmark or test that was killed: {ended.words()}")
@@ -163,13 +215,13 @@ def _order(context: CommandContext, kind: BenchKind, tables: "BenchTables") -> "
         "repeat": args.repeat,
         "rate": args.rate,
         "window_s": args.window or max(20.0, 4 * _longest_trigger_s(context, tables)),
-        "record_bytes": args.record_bytes or 0,
+        "record_bytes": args.record_bytes or (),
     }
     if kind is BenchKind.LATENCY:
         settings |= {"probes": args.probes, "probe_rows": args.probe_rows}
-    else:
+    elif kind is BenchKind.THROUGHPUT:
         settings |= {"most": args.most, "precision": 1 + args.precision / 100}
-    words = " ".join(["headgate", "bench", str(kind), *args.tables])
+    words = " ".join(["headgate", "bench", context.args.subcommand, *args.tables])
     return BenchOrder(kind, tables, words, settings, samples=_samples(context, tables), cores=args.cores)
 
 
@@ -221,13 +273,16 @@ def _cost(context: CommandContext, order: "BenchOrder") -> list[str]:
 
 
 def _load_words(order: "BenchOrder") -> str:
-    settings, size = order.settings, order.settings.get("record_bytes") or 200
+    settings = order.settings
+    size = max(settings.get("record_bytes") or (USUAL_BYTES,))
     match order.kind:
-        case BenchKind.LATENCY:
+        case BenchKind.LATENCY | BenchKind.SCALE:
             return f"about {short_size(settings['rate'] * settings['window_s'] * size)} of load"
         case BenchKind.STARTUP:
             return "a few rows a second"
         case BenchKind.COMPARE:
             return f"about {short_size(2 * settings['repeat'] * settings['probe_rows'] * size)} of load"
+    sizes = len(settings["record_bytes"])
     each = short_size(10_000 * settings["window_s"] * size)
-    return f"about {each} of load for each rate that is tried, if that is 10k rows/s"
+    of = f" and each of {sizes} sizes of records" if sizes > 1 else ""
+    return f"about {each} of load for each rate that is tried{of}, if that is 10k rows/s"

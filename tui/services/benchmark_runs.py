@@ -51,6 +51,8 @@ class BenchOrder:
     """The project's files by path; None for those in the project folder."""
     server: SparkServer | None = None
     """The server to use; None for one of its own."""
+    conf: Mapping[str, str] = field(default_factory=dict)
+    """Settings of Spark that differ from those of the declared pool."""
 
     def expected_s(self, longest_trigger_s: float) -> tuple[float, float]:
         """Return how long it takes at least, and with many statements and long watermarks, in seconds."""
@@ -60,10 +62,12 @@ class BenchOrder:
         if self.kind is BenchKind.COMPARE:
             return 2 * START_S + repeat * 20.0, 3 * START_S + repeat * 60.0
         window_s = float(self.settings["window_s"])
-        if self.kind is BenchKind.LATENCY:
+        if self.kind is BenchKind.SCALE:
+            measuring = window_s + 3 * longest_trigger_s
+        elif self.kind is BenchKind.LATENCY:
             measuring = self.settings["probes"] * longest_trigger_s * 0.62 + window_s + 4 * longest_trigger_s
         else:
-            measuring = 6 * (window_s + longest_trigger_s)
+            measuring = 6 * (window_s + longest_trigger_s) * max(1, len(self.settings["record_bytes"]))
         return START_S + repeat * measuring, 2 * START_S + repeat * measuring * 2.5
 
 
@@ -85,16 +89,11 @@ def run_benchmark(operations: EnvironmentService, order: BenchOrder, reports: Re
     started_at = time.time()
     answers: dict[str, Any] = {}
     with measured_environment(operations, order, reports) as environment:
-        request = BenchRequest(
-            kind=order.kind,
-            statements=benchmarks.deployed_statements(environment.operations),
-            sources=_sources(operations, order, environment),
-            **order.settings,
-        )
-        for answer in _answers(request, environment, reports):
+        request = request_of(operations, order, environment)
+        for answer in answers_of(request, environment, reports):
             answers |= answer
         pool = environment.operations.project().environments[environment.record.name].pool
-    return _result(operations, order, request, answers, pool, started_at=started_at)
+    return result_of(operations, order, request, answers, pool, started_at=started_at)
 
 
 def run_comparison(
@@ -120,11 +119,11 @@ def run_comparison(
                 old=BenchSide(benchmarks.deployed_statements(old.operations), known),
                 **order.settings,
             )
-            for answer in _answers(request, new, reports):
+            for answer in answers_of(request, new, reports):
                 answers |= answer
                 old.refuse_failed()
         pool = new.operations.project().environments[new.record.name].pool
-    return _result(operations, order, request, answers, pool, started_at=started_at)
+    return result_of(operations, order, request, answers, pool, started_at=started_at)
 
 
 START, SERVER_KILLED, AGENT_KILLED = "start", "server killed", "agent killed"
@@ -152,7 +151,7 @@ def run_startup(operations: EnvironmentService, order: BenchOrder, reports: Repo
         figures += map(figure_from_json, each["result"]["figures"])
     answers = {**found[0], "result": {**found[0]["result"], "figures": [asdict(each) for each in figures]}}
     request = BenchRequest(order.kind, (), (), **order.settings)
-    return _result(operations, order, request, answers, pool, started_at=started_at)
+    return result_of(operations, order, request, answers, pool, started_at=started_at)
 
 
 def _first_rows(
@@ -163,17 +162,10 @@ def _first_rows(
     moment: tuple[str, float, int],
 ) -> Mapping[str, Any]:
     phase, since, repetition = moment
-    request = BenchRequest(
-        kind=order.kind,
-        statements=benchmarks.deployed_statements(environment.operations),
-        sources=_sources(operations, order, environment),
-        since=since,
-        phase=phase,
-        repetition=repetition,
-        **order.settings,
-    )
+    request = request_of(operations, order, environment)
+    request = replace(request, since=since, phase=phase, repetition=repetition)
     answers: dict[str, Any] = {}
-    for answer in _answers(request, environment, reports):
+    for answer in answers_of(request, environment, reports):
         answers |= answer
     return answers
 
@@ -189,7 +181,7 @@ def _agent_restart(environment: EphemeralEnvironment, reports: Reports, repetiti
     return Figure(FigureKind.STARTUP, AGENT_KILLED, "", repetition, time.time() - began)
 
 
-def _result(
+def result_of(
     operations: EnvironmentService,
     order: BenchOrder,
     request: BenchRequest,
@@ -198,6 +190,7 @@ def _result(
     *,
     started_at: float,
 ) -> BenchResult:
+    """Put together a result from what the child process has answered."""
     result, load = answers["result"], answers["load"]
     made_up = sorted(table for table, each in load.items() if each["made_up"])
     notes = [f"rows of {', '.join(made_up)} were made up from the declaration: --sample gives real ones"]
@@ -238,6 +231,7 @@ def measured_environment(
         texts=order.texts,
         cores=order.cores,
         measure_s="",
+        conf=order.conf,
     )
     with ephemeral_environment(operations, request, reports.progress, ended=ended) as environment:
         _seed(operations, order, environment, reports)
@@ -252,19 +246,28 @@ def _seed(
     if order.tables.static:
         static = benchmarks.bench_sources(operations, order.tables.static, environment.project.sources, order.samples)
         request = BenchRequest(BenchKind.SEED, (), (), static=static)
-        for _ in _answers(request, environment, reports):
+        for _ in answers_of(request, environment, reports):
             pass
 
 
-def _sources(operations: EnvironmentService, order: BenchOrder, environment: EphemeralEnvironment) -> Any:
-    return benchmarks.bench_sources(operations, order.tables.streamed, environment.project.sources, order.samples)
+def request_of(operations: EnvironmentService, order: BenchOrder, environment: EphemeralEnvironment) -> BenchRequest:
+    """Return the request to measure what runs in an environment."""
+    sources = benchmarks.bench_sources(operations, order.tables.streamed, environment.project.sources, order.samples)
+    statements = benchmarks.deployed_statements(environment.operations)
+    return BenchRequest(order.kind, statements, sources, **order.settings)
 
 
-def _answers(request: BenchRequest, environment: EphemeralEnvironment, reports: Reports) -> Iterator[dict[str, Any]]:
+def answers_of(request: BenchRequest, environment: EphemeralEnvironment, reports: Reports) -> Iterator[dict[str, Any]]:
     """Yield the answers of the child process other than its progress, which is reported."""
     began = time.monotonic()
     environ = environment.operations.environ
-    request = replace(request, place=str(environment.folder))
+    agent = agent_process.find_agent_process(environment.place)
+    request = replace(
+        request,
+        place=str(environment.folder),
+        home=environment.place.where.home,
+        agent=agent.pid if agent is not None else 0,
+    )
     with closing(benchmarks.run_child(request, environ)) as answers:
         for answer in answers:
             if "doing" in answer:
@@ -288,10 +291,12 @@ def _parameters(order: BenchOrder, request: BenchRequest, pool: Pool) -> dict[st
         "repetitions": request.repeat,
         "rate": request.rate,
         "window_s": request.window_s,
-        "record_bytes": request.record_bytes,
+        "record_bytes": list(request.record_bytes),
         "cores": pool.cores,
         "memory": pool.memory,
     }
+    if order.kind is BenchKind.SCALE:
+        return shown
     if order.kind is BenchKind.LATENCY:
         return {**shown, "probes": request.probes, "probe_rows": request.probe_rows}
     return {**shown, "precision": request.precision, "most": request.most}

@@ -152,6 +152,8 @@ class EphemeralRequest:
     """Seconds between two measurements of lag by the agent; empty for the usual time."""
     systems: bool = False
     """Whether sources and sinks may be outside files: topics of its own replace topics, and files replace databases."""
+    conf: Mapping[str, str] = field(default_factory=dict)
+    """Settings of Spark for its own server that differ from those of the declared pool."""
 
 
 @contextmanager
@@ -206,7 +208,7 @@ def create_ephemeral_environment(operations: EnvironmentService, request: Epheme
         name=name,
         base=place.environment,
         data=folders,
-        pool=_pool(project.environments[place.environment].pool, request.server, request.cores),
+        pool=_pool(project.environments[place.environment].pool, request),
         trigger=request.trigger,
     )
     record = EphemeralRecord(
@@ -500,16 +502,16 @@ class EphemeralEnvironment:
         return found
 
 
-def _pool(declared: Pool, server: SparkServer | None, cores: int | None) -> dict[str, Any]:
+def _pool(declared: Pool, request: EphemeralRequest) -> dict[str, Any]:
     """Return the pool of an ephemeral environment as a value of headgate.yml."""
     conf = settings_of_meaning(declared.conf)
     if declared.url is None:
         conf = dict(declared.conf)
-    pool: dict[str, Any] = {"name": "tests", "conf": conf}
-    if server is not None:
-        return {**pool, "url": server.url}
+    pool: dict[str, Any] = {"name": "tests", "conf": conf | dict(request.conf)}
+    if request.server is not None:
+        return {**pool, "url": request.server.url}
     own = pool if declared.url or declared.master else {**pool, "cores": declared.cores, "memory": declared.memory}
-    return own if cores is None else {**own, "cores": cores}
+    return own if request.cores is None else {**own, "cores": request.cores}
 
 
 def _write(folder: Path, record: EphemeralRecord, texts: Mapping[str, str]) -> int:

@@ -17,7 +17,10 @@ REQUEST = BenchRequest(
         BenchStatement(B, "/t/b", "delta", "/c/b", ((A, "/t/a", "parquet"),), 5.0, 60.0, WatermarkWait(30, 10)),
         BenchStatement(A, "/t/a", "parquet", "/c/a", ((SOURCE, "/l", "json"),), 10.0, 300.0),
     ),
-    (BenchSource(SOURCE, "/l", "json", (("id", "bigint"),), {"header": "true"}, "/s", "at", (("x", True, ("y",)),)),),
+    record_bytes=(100, 200),
+    sources=(
+        BenchSource(SOURCE, "/l", "json", (("id", "bigint"),), {"header": "true"}, "/s", "at", (("x", True, ("y",)),)),
+    ),
 )
 RESULT = BenchResult(
     kind="latency",
@@ -33,7 +36,18 @@ RESULT = BenchResult(
         Figure(FigureKind.LATENCY, "idle", "a", 1, 2.0, distribution([1, 2, 3]), "source", 1, "no rows"),
         Figure(FigureKind.RATE, "", "", 1, 500.0),
     ),
-    trials=(TrialRecord(1, 500.0, True, 100, 20.0, ({"table": "a", "keeping": "keeps up"},)),),
+    trials=(
+        TrialRecord(
+            1,
+            500.0,
+            True,
+            100,
+            20.0,
+            ({"table": "a", "keeping": "keeps up"},),
+            "100",
+            (Figure(FigureKind.SERVER_CPU, "100", "", 1, 0.5),),
+        ),
+    ),
     stages=(("a", "source"),),
     notes=("a note",),
 )

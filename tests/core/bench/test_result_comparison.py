@@ -91,3 +91,33 @@ def test_of_a_hundred_comparisons_without_a_difference_at_most_some_five_show_on
 
     assert 0.02 < alarms(1) < 0.08
     assert alarms(10) < 0.08
+
+
+def by_axis(axis: str, *given: Figure, measure: str = "latency") -> BenchResult:
+    return replace(result(BenchKind.SCALE, *given), parameters={"axis": axis, "measure": measure})
+
+
+def test_results_of_scalability_are_compared_at_their_points_and_as_a_whole() -> None:
+    def at(point: str, factor: float) -> list[Figure]:
+        values = [each * factor for each in BASE]
+        kinds = (FigureKind.LATENCY, FigureKind.SERVER_CPU)
+        return [
+            *figures(FigureKind.LATENCY, "a", values, point),
+            *(each for kind in kinds for each in figures(kind, "", values, point)),
+        ]
+
+    found = compare_results(
+        by_axis("statements", *at("1", 1), *at("4", 1)), by_axis("statements", *at("1", 1), *at("4", 2))
+    )
+    assert {(str(each.kind), each.phase, each.table): each.change for each in found} == {
+        ("latency", "statements 1", ""): FigureChange.NOT_SHOWN,
+        ("server cpu", "statements 1", ""): FigureChange.NOT_SHOWN,
+        ("latency", "statements 4", ""): FigureChange.WORSE,
+        ("server cpu", "statements 4", ""): FigureChange.WORSE,
+    }
+
+
+def test_points_of_different_axes_are_not_compared() -> None:
+    given = figures(FigureKind.LATENCY, "", BASE, "1")
+    with pytest.raises(UsageError, match="latency by cores, the other of latency by statements"):
+        compare_results(by_axis("statements", *given), by_axis("cores", *given))

@@ -91,7 +91,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     return made
 
 
-def answers(world: World, kind: BenchKind, **settings: Any) -> Iterator[dict[str, Any]]:
+def answers(world: World, kind: BenchKind, sizes: tuple[int, ...] = (0,), **settings: Any) -> Iterator[dict[str, Any]]:
     statements = tuple(
         BenchStatement(table, "", "parquet", "", ((source, "", "json"),), TRIGGER_S, 60.0)
         for table, source in ((A, SOURCE), (B, A))
@@ -100,7 +100,9 @@ def answers(world: World, kind: BenchKind, **settings: Any) -> Iterator[dict[str
     load = ReplayedLoad({SOURCE: SourceSample(SOURCE, source.columns, ({"id": 1},))}, frozenset())
     writer = Unwritten(load, {SOURCE: source}, world.wait, lambda: world.now, world=world)
     request = BenchRequest(kind, statements, (source,), **settings)
-    return RunningBenchmark(request, writer, clock=lambda: world.now, wait=world.wait).answers()
+    return RunningBenchmark(
+        request, writer, dict.fromkeys(sizes, load), clock=lambda: world.now, wait=world.wait
+    ).answers()
 
 
 def test_the_search_finds_the_capacity_of_the_slowest_statement(world: World) -> None:
@@ -145,3 +147,38 @@ def test_a_statement_that_no_row_reaches_is_noted_and_all_silent_ones_are_an_err
     world.filtered.add(A)
     with pytest.raises(HeadgateError, match="no statement has processed any input"):
         list(answers(world, BenchKind.LATENCY))
+
+
+def test_a_point_of_scalability_follows_every_input_to_the_last_table(world: World) -> None:
+    (result,) = [
+        each["result"]
+        for each in answers(world, BenchKind.SCALE, phase="4", rate=100.0, window_s=20.0)
+        if "result" in each
+    ]
+    values = {(str(each["kind"]), each["table"]): each for each in result["figures"]}
+    assert {each["phase"] for each in result["figures"]} == {"4"}
+    whole, last = values["latency", ""], values["latency", "b"]
+    assert whole["spread"] == last["spread"] and whole["spread"]["count"] == 20 and whole["missing"] == 0
+    assert values["latency", "a"]["value"] < whole["value"]
+
+
+def test_an_input_that_arrives_nowhere_is_missing_in_the_whole(world: World) -> None:
+    world.filtered = {B}
+    (result,) = [
+        each["result"]
+        for each in answers(world, BenchKind.SCALE, phase="1", rate=100.0, window_s=5.0)
+        if "result" in each
+    ]
+    (whole,) = [each for each in result["figures"] if not each["table"]]
+    assert (whole["spread"], whole["missing"], whole["missing_why"]) == (None, 5, "unread")
+
+
+def test_a_search_is_repeated_for_every_size_of_records(world: World) -> None:
+    found = list(answers(world, BenchKind.THROUGHPUT, (100, 1000), rate=400.0, window_s=20.0, precision=2.0))
+    (result,) = [each["result"] for each in found if "result" in each]
+    rates = {
+        each["phase"]: each["value"] for each in result["figures"] if str(each["kind"]) == "rate" and not each["table"]
+    }
+    assert rates.keys() == {"100", "1000"} and all(rates.values())
+    assert {each["phase"] for each in result["trials"]} == {"100", "1000"}
+    assert any("records of 1000 bytes" in each.get("doing", "") for each in found)

@@ -14,8 +14,10 @@ from command_line import written
 from core.bench.quantiles import distribution
 from core.bench.request import BenchKind
 from core.bench.result import BenchResult, Figure, FigureKind, TrialRecord, result_from_json
+from core.model.errors import HeadgateError
 from tui.command_line import exit_codes
-from tui.services import benchmark_runs, ephemeral_teardown
+from tui.services import bench_scalability, benchmark_runs, ephemeral_teardown
+from tui.services.bench_scalability import ScaleOrder
 from tui.services.benchmark_runs import BenchOrder, Reports
 
 MACHINE = {
@@ -94,7 +96,7 @@ def test_what_it_costs_and_writes_is_said_first(folder: Path, run: Run, capsys: 
     assert " of load" in text and "all of it is deleted at the end" in text
     (order,) = asked
     assert (order.kind, order.tables.measured, order.tables.streamed) == (BenchKind.LATENCY, ("a",), ("landed",))
-    assert order.settings["rate"] == 1000 and order.settings["record_bytes"] == 500
+    assert order.settings["rate"] == 1000 and order.settings["record_bytes"] == (500,)
 
 
 def test_a_latency_shows_both_phases_with_stages_and_what_did_not_arrive(
@@ -164,6 +166,136 @@ def test_startups_show_every_moment_with_its_spread(
         assert line in lines
     assert "kill of the server" in minidom.parse(str(folder / "s.svg")).toxml()
     assert result_from_json(json.loads((folder / "s.json").read_text())) == STARTUP
+
+
+def point(number: int, *, repetition: int = 1) -> list[Figure]:
+    """Return the figures of a point of scalability, whose latency and CPU grow with it."""
+    spread = distribution([number + each for each in (1.0, 2.0, 3.0)])
+    phase = str(number)
+    return [
+        Figure(FigureKind.LATENCY, phase, "", repetition, number + 2.0, spread),
+        Figure(FigureKind.WAITS, phase, "", repetition, 0.5),
+        Figure(FigureKind.BATCHES, phase, "", repetition, 1.5),
+        Figure(FigureKind.LATENCY, phase, "a", repetition, number + 1.0, spread, "landed"),
+        Figure(FigureKind.SERVER_CPU, phase, "", repetition, number / 4),
+        Figure(FigureKind.SERVER_MEMORY, phase, "", repetition, 5e8),
+        Figure(FigureKind.AGENT_CPU, phase, "", repetition, 0.01),
+        Figure(FigureKind.AGENT_MEMORY, phase, "", repetition, 2e8),
+    ]
+
+
+SCALE = replace(
+    result(BenchKind.SCALE, *(each for n in (1, 4) for each in point(n))),
+    parameters={
+        "rate": 100.0, "axis": "statements", "measure": "latency", "points": [1, 4], "statements": {"1": 1, "4": 4},
+    },
+)  # fmt: skip
+RATES_BY_SIZE = result(
+    BenchKind.THROUGHPUT,
+    *(Figure(FigureKind.RATE, size, "", 1, rate) for size, rate in (("100", 4000.0), ("1000", 500.0))),
+    Figure(FigureKind.FAILED_RATE, "1000", "", 1, 1000.0),
+    Figure(FigureKind.SERVER_CPU, "1000", "", 1, 1.5),
+    trials=(
+        replace(trial(4000, 12, "keeps up"), phase="100"),
+        replace(trial(500, 12, "keeps up"), phase="1000"),
+        replace(trial(1000, 75, "behind its objective"), phase="1000"),
+    ),
+)
+
+
+@pytest.fixture
+def scaled(monkeypatch: pytest.MonkeyPatch) -> Callable[[BenchResult], list[ScaleOrder]]:
+    """Replace the measurement of scalability by one that returns a result."""
+
+    def scripted(found: BenchResult) -> list[ScaleOrder]:
+        asked: list[ScaleOrder] = []
+
+        def run_scalability(operations: Any, order: ScaleOrder, reports: Reports) -> BenchResult:
+            asked.append(order)
+            return found
+
+        monkeypatch.setattr(bench_scalability, "run_scalability", run_scalability)
+        monkeypatch.setattr(ephemeral_teardown, "end_abandoned", lambda environ, progress: ())
+        return asked
+
+    return scripted
+
+
+def test_scalability_says_its_cost_and_shows_every_point(
+    folder: Path, scaled: Callable[[BenchResult], list[ScaleOrder]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = scaled(SCALE)
+    text = said(["bench", "scale", "a", "--points", "1,4", "--svg", "s.svg", "--out", "s.json"], capsys)
+    assert "this measures latency under load of up to 4 statements, with everything upstream, at " in text
+    assert "all of it is deleted at the end of the point" in text
+    lines = [" ".join(line.split()) for line in text.splitlines()]
+    for line in (
+        "scale of p, with the settings of dev, commit 0123456789ab, with changes that are not committed",
+        "COPIES STATEMENTS P50 P95 P99 WAITS BATCHES WATERMARKS N",
+        "4 4 6.0 s 7.0 s 7.0 s 0.5 s 1.5 s - 3",
+        "COPIES SERVER CPU SERVER MEMORY AGENT CPU AGENT MEMORY",
+        "4 1.00 500 MB 0.01 200 MB",
+    ):
+        assert line in lines
+    assert max(map(len, text.split("COPIES", 1)[1].split("note:")[0].splitlines())) <= 80
+    assert "server 1.00" in minidom.parse(str(folder / "s.svg")).toxml()
+    assert result_from_json(json.loads((folder / "s.json").read_text())) == SCALE
+    (order,) = asked
+    assert {n: each.tables.measured for n, each in order.points.items()} == {
+        1: ("a",), 4: ("a", "a_copy2", "a_copy3", "a_copy4"),
+    }  # fmt: skip
+    assert order.points[4].texts is not None and any("a_copy4" in path for path in order.points[4].texts)
+
+
+@pytest.mark.parametrize(
+    ("words", "point", "cores", "conf"),
+    [
+        (["--axis", "cores"], 1, 1, {}),
+        (["--axis", "partitions", "--points", "8"], 8, None, {"spark.sql.shuffle.partitions": "8"}),
+        (["--axis", "chain", "a", "--points", "2"], 2, None, {}),
+    ],
+)
+def test_every_axis_changes_what_it_names(
+    folder: Path,
+    scaled: Callable[[BenchResult], list[ScaleOrder]],
+    capsys: pytest.CaptureFixture[str],
+    words: list[str],
+    point: int,
+    cores: int | None,
+    conf: dict[str, str],
+) -> None:
+    asked = scaled(SCALE)
+    said(["bench", "scale", *words], capsys)
+    order = asked[0].points[point]
+    assert (order.cores, dict(order.conf)) == (cores, conf)
+    assert order.kind is (BenchKind.THROUGHPUT if "cores" in words else BenchKind.SCALE)
+    assert ("a_chain2" in order.tables.measured) == ("chain" in words)
+
+
+def test_a_point_that_fails_ends_the_measurement_and_keeps_the_points_before(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def measure(operations: Any, order: BenchOrder, point_: int, reports: Reports) -> BenchResult:
+        if point_ == 2:
+            raise HeadgateError("out of memory", remedy="give more")
+        return result(BenchKind.SCALE, *point(1))
+
+    monkeypatch.setattr(bench_scalability, "_measure", measure)
+    monkeypatch.setattr(ephemeral_teardown, "end_abandoned", lambda environ, progress: ())
+    found = written(["bench", "scale", "a", "--points", "1,2,4"], capsys)
+    assert found["notes"][-1] == "the measurement ended at statements 2: out of memory"
+    assert {each["phase"] for each in found["figures"]} == {"1"}
+
+
+def test_sizes_of_records_are_rows_of_one_table(folder: Path, run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = run(RATES_BY_SIZE)
+    text = said(["bench", "throughput", "--record-bytes", "100,1000", "--svg", "r.svg"], capsys)
+    assert asked[0].settings["record_bytes"] == (100, 1000)
+    assert "for each rate that is tried and each of 2 sizes of records" in text
+    lines = [" ".join(line.split()) for line in text.splitlines()]
+    for line in ("100 4k/s 400 kB/s none up to 4k/s", "1000 500/s 500 kB/s 1k/s a", "1000 1.50 - - -"):
+        assert line in lines
+    assert "rate 4k/s" in minidom.parse(str(folder / "r.svg")).toxml()
 
 
 def sides(slower: float, pairs: int = 6) -> BenchResult:
@@ -273,6 +405,10 @@ def test_repetitions_show_their_spread(folder: Path, run: Run, capsys: pytest.Ca
         (["bench", "latency", "--sample", "x=y"], "--sample names x, which is no source of these tables"),
         (["bench", "latency", "--sample", "nowhere"], "nowhere does not exist"),
         (["bench", "latency", "--rate", "0"], "is not a number of rows per second"),
+        (["bench", "latency", "--record-bytes", "1,2"], "'1,2' is not a whole number"),
+        (["bench", "scale", "--points", "0"], "'0' is not a whole number"),
+        (["bench", "scale", "--axis", "cores", "--points", "100000"], "and 100000 are asked for"),
+        (["bench", "scale", "--axis", "cores", "--cores", "1"], "--cores and --axis cores contradict each other"),
         (["bench", "show", "headgate.yml"], "headgate.yml is not JSON"),
         (["bench", "show", "nowhere"], "nowhere cannot be read"),
     ],

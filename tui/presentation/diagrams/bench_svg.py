@@ -1,17 +1,35 @@
 """Draws the result of a benchmark as an SVG picture: bars of stages, or the rates that were tried."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from statistics import median
 
 from core.bench.request import BenchKind
 from core.bench.result import BenchResult, Figure, FigureKind, TrialRecord
+from core.bench.scaled_project import Axis
 from tui.presentation.diagrams.lineage_svg import CHAR, LINE, SMALL, safe, svg_document
-from tui.presentation.reports.bench_results import MOMENTS, PHASES, head_lines, latency_rows, startup_values, strain
+from tui.presentation.reports.bench_figures import rate_words, second_words, use_values, use_words
+from tui.presentation.reports.bench_results import (
+    AXES,
+    MOMENTS,
+    PHASES,
+    head_lines,
+    latency_rows,
+    point_rate,
+    rate_phases,
+    scale_points,
+    startup_values,
+    strain,
+    whole_figures,
+)
 from tui.presentation.styling.value_formatting import short_number, took
 
 ROW, THICK, WIDE, TALL = 22.0, 13.0, 520.0, 260.0
+PANEL, GAP = 130.0, 52.0
+"""Height of a panel of points, and the space below it."""
 
 _STAGES = (
     (FigureKind.WAITS, "waits for batches", "bar"),
@@ -22,8 +40,9 @@ _STAGES = (
 
 def bench_svg(result: BenchResult) -> str:
     """Return a picture of a result."""
-    draw = {BenchKind.LATENCY: _latency, BenchKind.STARTUP: _startup}.get(BenchKind(result.kind), _rates)
-    drawing, width, height, legend = draw(result)
+    draw = {BenchKind.LATENCY: _latency, BenchKind.STARTUP: _startup, BenchKind.SCALE: _points}
+    several = result.kind == BenchKind.THROUGHPUT and len(rate_phases(result)) > 1
+    drawing, width, height, legend = (_points if several else draw.get(BenchKind(result.kind), _rates))(result)
     heads = head_lines(result)
     below = [_text(0, 46 + height + LINE * (number + 2), line, "small dim") for number, line in enumerate(heads[1:])]
     width = max(width, *(len(line) * SMALL for line in heads))
@@ -172,3 +191,87 @@ def _part(trial: TrialRecord) -> float:
 
 def _text(x: float, y: float, words: str, kind: str) -> str:
     return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}">{safe(words)}</text>'
+
+
+@dataclass(frozen=True, slots=True)
+class _Panel:
+    """Values by point: each line has a name, a colour and one value for each point, None if there is none."""
+
+    title: str
+    lines: tuple[tuple[str, str, tuple[float | None, ...]], ...]
+    words: Callable[[float], str]
+
+
+def _points(result: BenchResult) -> tuple[list[str], float, float, list[str]]:
+    """Draw latency or rate, CPU and memory by point, one panel above the other."""
+    if result.kind == BenchKind.SCALE:
+        points, words = scale_points(result), AXES[Axis(result.parameters["axis"])][1]
+    else:
+        points, words = rate_phases(result), "bytes of a record"
+    panels = [each for each in _panels(result, points) if any(value for _, _, values in each.lines for value in values)]
+    lines: list[str] = []
+    left, y = 64.0, 12.0
+    for panel in panels:
+        lines += _drawn(panel, points, left, y)
+        y += PANEL + GAP
+    lines.append(_text(left + WIDE + 6, y - GAP + 18, words, "small dim"))
+    return lines, left + WIDE + 6 + max(150.0, len(words) * SMALL), y, []
+
+
+def _panels(result: BenchResult, points: Sequence[str]) -> Iterator[_Panel]:
+    spreads = {point: each.spread for point in points if (each := _whole_latency(result, point)) is not None}
+    if spreads:
+        known = [spreads.get(point) for point in points]
+        lines = [
+            ("p50", "value", tuple(each.p50 if each else None for each in known)),
+            ("p99", "condition", tuple(each.p99 if each else None for each in known)),
+        ]
+        yield _Panel("latency", tuple(lines), second_words)
+    rates = tuple(point_rate(result, point) or None for point in points)
+    yield _Panel("highest sustained rate", (("rate", "value", rates),), rate_words)
+    used = [use_values(result, point) for point in points]
+    for title, kinds in (
+        ("CPU, in cores", (FigureKind.SERVER_CPU, FigureKind.AGENT_CPU)),
+        ("resident memory", (FigureKind.SERVER_MEMORY, FigureKind.AGENT_MEMORY)),
+    ):
+        server, agent = (tuple(each.get(kind) for each in used) for kind in kinds)
+        drawn = (("server", "value", server), ("agent", "condition", agent))
+        yield _Panel(title, drawn, partial(use_words, kinds[0]))
+
+
+def _whole_latency(result: BenchResult, point: str) -> Figure | None:
+    return next(
+        (each for each in whole_figures(result, point) if each.kind is FigureKind.LATENCY and each.spread), None
+    )
+
+
+def _drawn(panel: _Panel, points: Sequence[str], left: float, top: float) -> Iterator[str]:
+    most = max(value for _, _, values in panel.lines for value in values if value is not None) * 1.1
+    yield _text(0, top - 8, panel.title, "small")
+    yield f'<path class="box" style="fill:none" d="M{left} {top}V{top + PANEL}H{left + WIDE}"/>'
+    for part in (0.5, 1.0):
+        y = top + PANEL - part / 1.1 * PANEL
+        yield _text(0, y + 4, panel.words(most / 1.1 * part), "small dim")
+        yield f'<path class="box" d="M{left - 4} {y:.1f}h4"/>'
+    xs = [left + WIDE * (number + 0.5) / len(points) for number in range(len(points))]
+    for x, point in zip(xs, points, strict=True):
+        yield _text(x - len(point) * SMALL / 2, top + PANEL + 16, point, "small dim")
+    ends: list[float] = []
+    for name, colour, values in panel.lines:
+        at = [
+            (x, top + PANEL - value / most * PANEL, value)
+            for x, value in zip(xs, values, strict=True)
+            if value is not None
+        ]
+        if len(at) > 1:
+            way = "L".join(f"{x:.1f} {y:.1f}" for x, y, _ in at)
+            yield f'<path class="{colour}" d="M{way}"/>'
+        for x, y, value in at:
+            tip = f"{name} {panel.words(value)}"
+            yield f'<circle class="tip-{colour}" cx="{x:.1f}" cy="{y:.1f}" r="4"><title>{safe(tip)}</title></circle>'
+        if at:
+            x, y, value = at[-1]
+            # Names of lines that end at nearly the same height are written below each other.
+            y = next((end + LINE for end in ends if abs(end - y) < LINE), y)
+            ends.append(y)
+            yield _text(x + 10, y + 4, f"{name}, {panel.words(value)}", "small dim")

@@ -1,12 +1,13 @@
 """The comparison of two results of benchmarks, as lines and as Markdown."""
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 
 from core.bench.paired_comparison import CONFIDENCE, LEAST_PAIRS
 from core.bench.result import BenchResult, Better, FigureKind, better_of
 from core.bench.result_comparison import Condition, FigureChange, FigureComparison
 from core.text.wording import counted
-from tui.presentation.reports.bench_results import rate_words, second_words
+from tui.presentation.reports.bench_figures import rate_words, second_words, use_words
 from tui.presentation.styling.table_layout import format_table
 
 _HEAD = ("TABLE", "FIGURE", "OLD", "NEW", "CHANGE", "INTERVAL", "VERDICT")
@@ -16,6 +17,7 @@ _FIGURES = {
     FigureKind.LATENCY: "latency",
     FigureKind.RATE: "sustained rate",
     FigureKind.STARTUP: "startup",
+    FigureKind.SERVER_CPU: "CPU of the server",
 }
 
 
@@ -67,12 +69,15 @@ def summary(found: Iterable[FigureComparison]) -> str:
 
 
 def _name(each: FigureComparison) -> str:
-    return " ".join(filter(None, (each.table or "chain", each.phase)))
+    cpu = "CPU" if each.kind is FigureKind.SERVER_CPU else ""
+    return " ".join(filter(None, (each.table or cpu or "chain", each.phase)))
 
 
 def _cells(each: FigureComparison) -> tuple[str, ...]:
     compared = each.comparison
     words = rate_words if better_of(each.kind) is Better.HIGHER else second_words
+    if each.kind is FigureKind.SERVER_CPU:
+        words = partial(use_words, each.kind)
     figure = _FIGURES.get(each.kind, str(each.kind))
     known = each.change is not FigureChange.TOO_FEW
     interval = f"{_percent(compared.low)} to {_percent(compared.high)}" if known else "unknown"

@@ -7,12 +7,12 @@ from core.bench.batch_trace import Ended
 from core.bench.keeping_up import MOST_BUSY, Keeping
 from core.bench.request import BenchKind
 from core.bench.result import BenchResult, Figure, FigureKind, TrialRecord, by_name, spread_of
+from core.bench.scaled_project import Axis
 from core.text.wording import counted
+from tui.presentation.reports.bench_figures import BAR, bars, rate_words, second_words, use_lines, use_values
 from tui.presentation.styling.table_layout import format_table
 from tui.presentation.styling.theme import Glyphs
-from tui.presentation.styling.value_formatting import short_duration, short_number, short_size, took, utc_moment
-
-BAR = 36
+from tui.presentation.styling.value_formatting import short_duration, short_size, utc_moment
 
 PHASES = {"idle": "idle, one probe after another", "load": "under load"}
 
@@ -21,16 +21,21 @@ _PATH = (FigureKind.WAITS, FigureKind.BATCHES, FigureKind.WATERMARKS)
 _LAST = ("TABLE", "READS", "WAIT", "BATCH", "WATERMARK")
 _STAGES = (FigureKind.WAIT, FigureKind.BATCH, FigureKind.WATERMARK)
 _LATENCY_MEANS = (
-    "P50, P95, P99: from when rows were visible in FROM until all rows due to them were visible in TABLE.",
-    "EVENT P50: from the median event time of these rows. WAITS, BATCHES, WATERMARKS: the medians of what they",
-    "spent before the batches that read them, in these batches, and then until a watermark had passed them.",
-    "The stages are those of single statements: WAIT, BATCH and WATERMARK begin when rows are visible in READS.",
+    "P50, P95, P99: from when rows were visible in FROM until all rows due to them",
+    "were visible in TABLE. EVENT P50: from the median event time of these rows.",
+    "WAITS, BATCHES, WATERMARKS: the medians of what they spent before the batches",
+    "that read them, in these batches, and then until a watermark had passed them.",
+    "The stages are those of single statements: WAIT, BATCH and WATERMARK begin when",
+    "rows are visible in READS.",
 )
 _RATES = ("TABLE", "SUSTAINED", "SPREAD", "NOT SUSTAINED", "WHY", "LONGEST WAIT", "OBJECTIVE")
+_RATES_RIGHT = ("SUSTAINED", "SPREAD", "NOT SUSTAINED", "LONGEST WAIT", "OBJECTIVE")
 _RATES_MEAN = (
-    "Rates are rows per second over all sources. SUSTAINED: the highest rate at which no input waited for longer than",
-    "the objective, and batches took no longer than the input arrived that they read. LONGEST WAIT: at that rate.",
+    "Rates are rows per second over all sources. SUSTAINED: the highest rate at",
+    "which no input waited for longer than the objective, and batches took no longer",
+    "than the input arrived that they read.",
 )
+_LONGEST_MEANS = "LONGEST WAIT: that of an input at that rate."
 _WHY = {Keeping.BEHIND: "behind its objective", Keeping.RISING: "lag rises"}
 MOMENTS = {
     "deployed": "start until deployed",
@@ -39,8 +44,9 @@ MOMENTS = {
     "agent killed": "kill of the agent until another has the server",
 }
 _STARTUP_MEANS = (
-    "Everything starts from nothing: agent, server, plan, statements. Rows arrive from the first moment on; those of",
-    "statements that wait for a watermark come later by its delay and window.",
+    "Everything starts from nothing: agent, server, plan, statements. Rows arrive",
+    "from the first moment on; those of statements that wait for a watermark come",
+    "later by its delay and window.",
 )
 _ENDS = {
     Ended.NO_ROWS: "wrote no rows",
@@ -51,9 +57,11 @@ _ENDS = {
 
 def result_lines(result: BenchResult, glyphs: Glyphs) -> list[str]:
     """Return a result as a table with an explanation of its columns, and as bars."""
-    draw = {BenchKind.LATENCY: _latency_lines, BenchKind.STARTUP: _startup_lines}.get(
-        BenchKind(result.kind), _rate_lines
-    )
+    draw = {
+        BenchKind.LATENCY: _latency_lines,
+        BenchKind.STARTUP: _startup_lines,
+        BenchKind.SCALE: _scale_lines,
+    }.get(BenchKind(result.kind), _rate_lines)
     body = draw(result, glyphs)
     return [*head_lines(result), "", *body, *(f"note: {each}" for each in result.notes)]
 
@@ -83,11 +91,16 @@ def _parameters(given: Mapping[str, object]) -> str:
         "probe_rows": "of {} rows",
         "rate": "{:g} rows/s",
         "window_s": "for {:g} s",
+        "axis": "by {}",
         "record_bytes": "records of {} bytes",
         "cores": "server with {} cores",
         "memory": "and {} memory",
     }
-    known = {name: value for name, value in given.items() if value and (name, value) != ("repetitions", 1)}
+    known = {
+        name: ", ".join(map(str, value)) if isinstance(value, list) else value
+        for name, value in given.items()
+        if value and (name, value) != ("repetitions", 1)
+    }
     return ", ".join(text.format(known[name]) for name, text in words.items() if name in known)
 
 
@@ -120,7 +133,7 @@ def _latency_lines(result: BenchResult, glyphs: Glyphs) -> list[str]:
     for _, words, rows in phases:
         last = format_table(_LAST, list(_stage_cells(rows, dict(result.stages))), right=_LAST[2:])
         lines += [f"stages, {words}:", *last, ""]
-    lines += [*_LATENCY_MEANS, ""]
+    lines += [*_LATENCY_MEANS, "", *use_lines(result, "PHASE", PHASES)]
     for _, words, rows in phases:
         lines += [f"{words}: {glyphs.full} p50, {glyphs.rest} p99", *_bars(rows, glyphs), ""]
     return lines
@@ -186,8 +199,11 @@ def _bars(rows: Sequence[tuple[Figure, object]], glyphs: Glyphs) -> Iterator[str
 
 def startup_values(result: BenchResult, phase: str) -> list[tuple[str, list[float]]]:
     """Return the times of a phase by table, of every repetition; the time of no single table has an empty name."""
-    names = by_name(result.figures)
-    return [(table, [each.value for each in found]) for (_, of, table, _), found in names.items() if of == phase]
+    return [
+        (table, [each.value for each in found])
+        for (kind, of, table, _), found in by_name(result.figures).items()
+        if of == phase and kind is FigureKind.STARTUP
+    ]
 
 
 def _startup_lines(result: BenchResult, glyphs: Glyphs) -> list[str]:
@@ -203,30 +219,49 @@ def _startup_lines(result: BenchResult, glyphs: Glyphs) -> list[str]:
         for table, values in startup_values(result, phase)
     ]
     longest = max(value for _, value in known)
-    bars = [
+    drawn = [
         f"  {second_words(value):>7}  {glyphs.full * max(1, round(value / longest * BAR)):{BAR}}  {name}"
         for name, value in known
     ]
-    return [*table, "", *_STARTUP_MEANS, "", *bars, ""]
+    return [*table, "", *_STARTUP_MEANS, "", *use_lines(result, "FROM", MOMENTS), *drawn, ""]
 
 
 def _rate_lines(result: BenchResult, glyphs: Glyphs) -> list[str]:
-    cells = [_rate_cells(result, table) for table in ("", *(table for table, _ in result.stages))]
+    phases = rate_phases(result)
+    if len(phases) > 1:
+        return _point_lines(result, "RECORD BYTES", phases, glyphs)
+    cells = [_rate_cells(result, table, phases[0]) for table in ("", *(table for table, _ in result.stages))]
     known = [each for each in cells if each is not None]
-    table = format_table(_RATES, known, right=("SUSTAINED", "SPREAD", "NOT SUSTAINED", "LONGEST WAIT", "OBJECTIVE"))
-    return [*table, "", *_RATES_MEAN, "", *_trial_lines(result, glyphs), ""]
+    table = format_table(_RATES, known, right=_RATES_RIGHT)
+    used = use_lines(result, "", dict.fromkeys(phases, "at the highest rate"))
+    return [
+        *table,
+        "",
+        *_RATES_MEAN,
+        _LONGEST_MEANS,
+        "",
+        *used,
+        *_trial_lines(result.trials, result.repetitions, glyphs),
+        "",
+    ]
 
 
-def _rate_cells(result: BenchResult, table: str) -> tuple[str, ...] | None:
+def rate_phases(result: BenchResult) -> list[str]:
+    """Return the phases in which the highest rate was searched, in the order in which they were measured."""
+    return list(dict.fromkeys(each.phase for each in result.trials))
+
+
+def _rate_cells(result: BenchResult, table: str, phase: str) -> tuple[str, ...] | None:
     names = by_name(result.figures)
-    sustained = [each.value for each in names.get((FigureKind.RATE, "", table, ""), ())]
-    failed = [each.value for each in names.get((FigureKind.FAILED_RATE, "", table, ""), ())]
+    trials = [each for each in result.trials if each.phase == phase]
+    sustained = [each.value for each in names.get((FigureKind.RATE, phase, table, ""), ())]
+    failed = [each.value for each in names.get((FigureKind.FAILED_RATE, phase, table, ""), ())]
     if not sustained and not failed:
         return None
     rate = median(sustained) if sustained else None
     spread = f"{spread_of(sustained):.0%}" if len(sustained) > 1 else ""
-    why, longest, objective = _reasons(result.trials, table, rate, min(failed) if failed else None)
-    limit = rate_words(median(failed)) if failed else f"none up to {rate_words(max(t.rate for t in result.trials))}"
+    why, longest, objective = _reasons(trials, table, rate, min(failed) if failed else None)
+    limit = rate_words(median(failed)) if failed else f"none up to {rate_words(max(t.rate for t in trials))}"
     return (table or "chain", rate_words(rate), spread, limit, why, longest, objective)
 
 
@@ -253,14 +288,15 @@ def _reasons(
     return why, second_words(longest["longest_s"]), second_words(longest["objective_s"])
 
 
-def _trial_lines(result: BenchResult, glyphs: Glyphs) -> Iterator[str]:
-    yield f"rates that were tried, and how near to its limit the statement was that was nearest ({glyphs.full}):"
-    yield "the wait in parts of the objective, or the time in batches in parts of the time whose input they read"
-    for trial in sorted(result.trials, key=lambda each: (each.repetition, each.rate)):
+def _trial_lines(trials: Sequence[TrialRecord], repetitions: int, glyphs: Glyphs) -> Iterator[str]:
+    yield f"rates that were tried, and how near the nearest statement was to its limit ({glyphs.full}):"
+    yield "the wait in parts of the objective, or the time in batches in parts of the time"
+    yield "whose input they read"
+    for trial in sorted(trials, key=lambda each: (each.repetition, each.rate)):
         part, table = strain(trial)
         drawn = glyphs.full * max(1, round(min(part, 2.0) / 2.0 * BAR))
         verdict = "sustained" if trial.sustained else "not sustained"
-        number = f"{trial.repetition}  " if result.repetitions > 1 else ""
+        number = f"{trial.repetition}  " if repetitions > 1 else ""
         yield f"  {number}{rate_words(trial.rate):>8}  {drawn:{BAR}}  {part:4.0%} {table}, {verdict}"
 
 
@@ -272,11 +308,91 @@ def strain(trial: TrialRecord) -> tuple[float, str]:
     )
 
 
-def rate_words(value: float | None) -> str:
-    """Format a rate in rows per second; `none` if there is none."""
-    return "none" if value is None else f"{short_number(value)}/s"
+AXES = {
+    Axis.STATEMENTS: ("COPIES", "copies of each statement"),
+    Axis.CORES: ("CORES", "cores of the server"),
+    Axis.PARTITIONS: ("PARTITIONS", "shuffle partitions"),
+    Axis.CHAIN: ("LENGTH", "tables after the first one"),
+}
+"""The heading of a column of points of each axis, and what a point is."""
+
+_SCALE = ("P50", "P95", "P99", "WAITS", "BATCHES", "WATERMARKS", "N")
+_SCALE_MEANS = (
+    "P50, P95, P99: from when rows were visible in their source until all rows due",
+    "to them were visible in every table. WAITS, BATCHES, WATERMARKS: the medians of",
+    "their parts on the way to the last table: before the batches that read the",
+    "rows, in these batches, and then until a watermark had passed them.",
+)
 
 
-def second_words(value: float) -> str:
-    """Format a time in seconds."""
-    return took(value) or "0 s"
+def scale_points(result: BenchResult) -> list[str]:
+    """Return the points of a result of scalability that have figures, in ascending order."""
+    return sorted({each.phase for each in result.figures}, key=int)
+
+
+def _scale_lines(result: BenchResult, glyphs: Glyphs) -> list[str]:
+    title, words = AXES[Axis(result.parameters["axis"])]
+    points = scale_points(result)
+    if result.parameters["measure"] == "throughput":
+        return _point_lines(result, title, points, glyphs)
+    counts = result.parameters["statements"]
+    found = {point: {each.kind: each for each in whole_figures(result, point)} for point in points}
+    rows = [(point, str(counts[point]), *_scale_cells(each)) for point, each in found.items()]
+    head = (title, "STATEMENTS", *_SCALE)
+    table = format_table(head, rows, right=head)
+    spreads = [(each[FigureKind.LATENCY], point) for point, each in found.items() if FigureKind.LATENCY in each]
+    longest = max((spread.p99 for each, _ in spreads if (spread := each.spread) is not None), default=0.0) or 1.0
+    lines = [*table, "", *_SCALE_MEANS, "", *use_lines(result, title, {point: point for point in points})]
+    lines.append(f"by {words}: {glyphs.full} p50, {glyphs.rest} p99")
+    for each, point in spreads:
+        if (spread := each.spread) is not None:
+            half, whole = (max(1, round(value / longest * BAR)) for value in (spread.p50, spread.p99))
+            drawn = glyphs.full * half + glyphs.rest * (whole - half)
+            lines.append(f"  {point:>4}  {drawn:{BAR}}  {second_words(spread.p50)}, {second_words(spread.p99)}")
+    return [*lines, "", *_cpu_bars(result, words, points, glyphs)]
+
+
+def whole_figures(result: BenchResult, point: str) -> list[Figure]:
+    """Return the figures of a point about all tables together, each of the repetition with the median value."""
+    names = by_name(result.figures)
+    return [_middle(found) for (_, phase, table, _), found in names.items() if phase == point and not table]
+
+
+def _scale_cells(each: Mapping[FigureKind, Figure]) -> tuple[str, ...]:
+    latency = each.get(FigureKind.LATENCY)
+    spread = latency.spread if latency is not None else None
+    known = [second_words(value) for value in (spread.p50, spread.p95, spread.p99)] if spread else ["-"] * 3
+    missing = latency.missing if latency is not None else 0
+    arrived = spread.count if spread else 0
+    count = f"{arrived} of {arrived + missing}" if missing else str(arrived)
+    return (*known, *(_value(each, kind) for kind in _PATH), count)
+
+
+def _point_lines(result: BenchResult, title: str, points: Sequence[str], glyphs: Glyphs) -> list[str]:
+    """Return the highest rates at several points, such as sizes of records."""
+    sizes = result.kind == BenchKind.THROUGHPUT
+    head = (title, "SUSTAINED", "SPREAD", *(["BYTES"] if sizes else []), "NOT SUSTAINED", "WHY")
+    rows, drawn = [], []
+    for point in points:
+        if (cells := _rate_cells(result, "", point)) is not None:
+            _, rate, spread, limit, why, _, _ = cells
+            value = point_rate(result, point)
+            size = [f"{short_size(value * int(point))}/s"] if sizes else []
+            rows.append((point, rate, spread, *size, limit, why))
+            drawn.append((point, value, rate))
+    table = format_table(head, rows, right=head[:-1])
+    used = use_lines(result, title, {point: point for point in points})
+    words = f"highest sustained rate by {title.lower()}:"
+    return [*table, "", *_RATES_MEAN, "", *used, words, *bars(drawn, glyphs.full), ""]
+
+
+def point_rate(result: BenchResult, point: str) -> float:
+    """Return the highest sustained rate at a point, the median of its repetitions; 0 if none was sustained."""
+    values = [each.value for each in by_name(result.figures).get((FigureKind.RATE, point, "", ""), ())]
+    return median(values) if values else 0.0
+
+
+def _cpu_bars(result: BenchResult, words: str, points: Sequence[str], glyphs: Glyphs) -> list[str]:
+    known = [(point, use_values(result, point).get(FigureKind.SERVER_CPU)) for point in points]
+    rows = [(point, value, f"{value:.2f}") for point, value in known if value is not None]
+    return [f"CPU of the server in cores, by {words}:", *bars(rows, glyphs.full), ""] if rows else []
