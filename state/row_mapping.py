@@ -33,7 +33,9 @@ def sqlite_value(value: object) -> Value:
             return escape_surrogates(value)
         case RevisionTexts():
             return _json(texts_as_json(value))
-        case Pool() | ServedEnvironment():
+        case Pool():
+            return _json({name: getattr(value, name) for name in Pool.RECORDED})
+        case ServedEnvironment():
             return _json(asdict(value))
         case tuple() | list():
             return _json([_plain(item) for item in value])

@@ -53,11 +53,12 @@ def is_restartable(key: str) -> bool:
 def recorded_pool(pool: Pool) -> Pool:
     """Return a pool as the ledger and plans record it: only settings that can affect rows or state, and no secrets.
 
-    Pools must be compared in this form. A URL may contain a token (`sc://host:port/;token=T`, Spark Connect guide);
-    secret names follow Spark's default of `spark.redaction.regex` (Spark 4.2.0).
+    How connections are secured is not recorded either. Pools must be compared in this form. Secret names follow Spark's
+    default of `spark.redaction.regex` (Spark 4.2.0).
     """
     url = pool.url.partition(";")[0].rstrip("/") if pool.url else pool.url
-    return replace(pool, url=url, conf=tuple(sorted(pair for pair in pool.conf if _is_recorded(pair[0]))))
+    conf = tuple(sorted(pair for pair in pool.conf if _is_recorded(pair[0])))
+    return replace(pool, url=url, conf=conf, token=None, tls=False, ca="")
 
 
 def pool_at_start(now: Pool, before: Pool | None) -> Pool:

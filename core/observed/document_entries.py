@@ -212,7 +212,7 @@ def entry_as_json(seen: ObservedDeployment) -> dict[str, Any]:
     entry["begins_where"] = list(seen.begins_where)
     entry["tickets"] = [asdict(ticket) for ticket in seen.tickets]
     entry["retained"], entry["kept"] = list(seen.retained), list(seen.kept)
-    entry["pool"] = {**asdict(seen.pool), "conf": dict(seen.pool.conf)} if seen.pool is not None else None
+    entry["pool"] = _pool_entry(seen.pool) if seen.pool is not None else None
     entry["figures"] = known_fields(seen.statistics) if seen.statistics is not None else None
     usual = {key: getattr(_USUAL, field) for key, field in FIELD_BY_KEY.items()}
     entry["clones"] = [list(pair) for pair in seen.clones]
@@ -428,12 +428,16 @@ def _filled(texts: RevisionTexts) -> dict[str, Any]:
     return {key: text for key, text in texts_as_json(texts).items() if text}
 
 
+def _pool_entry(pool: Pool) -> dict[str, Any]:
+    return {name: getattr(pool, name) for name in Pool.RECORDED} | {"conf": dict(pool.conf)}
+
+
 def _pool(given: EntryReader) -> Pool | None:
     part = given.part("pool", "a mapping with name, url, master, cores, memory and conf")
     if part is None:
         return None
     usual = Pool()
-    part.only(tuple(field.name for field in fields(Pool)))
+    part.only(Pool.RECORDED)
     conf = part.values.get("conf") or {}
     if not isinstance(conf, Mapping) or not all(isinstance(text, str) for pair in conf.items() for text in pair):
         part.wrong("conf must be a mapping of strings", "put names and values in quotes")

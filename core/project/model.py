@@ -4,10 +4,11 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from core.model.names import TableName
 from core.model.problems import Problem, Where, in_reading_order
+from core.model.secret_references import SecretReference
 from core.model.table_formats import table_format
 from core.policy.roles_and_rules import Policy
 from core.project.naming import DECLARED, OWN_SOURCES, Naming, Sources
@@ -331,6 +332,9 @@ class Pool:
     The executors of a server that the agent starts run in its own process or, with a `master`, on a cluster's workers.
     """
 
+    RECORDED: ClassVar = ("name", "url", "cores", "memory", "conf", "master", "master_ui")
+    """The fields that the ledger and documents record; the others say how connections are secured."""
+
     name: str = LOCAL
     url: str | None = None
     cores: int = 2
@@ -341,6 +345,12 @@ class Pool:
     """Address of the master of a standalone cluster, `spark://host:port`; None if the agent's server is local."""
     master_ui: str = ""
     """URL of the master's web interface; empty for port 8080 of the master's host."""
+    token: SecretReference | None = None
+    """Where the agent finds the token of a server with a `url`; None if that needs none."""
+    tls: bool = False
+    """Whether connections to the `url` are encrypted, and its certificate is checked."""
+    ca: str = ""
+    """Absolute path of the certificates that are trusted, as PEM; empty for those that gRPC trusts by itself."""
 
     @property
     def address(self) -> str:

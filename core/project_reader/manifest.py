@@ -4,10 +4,12 @@ import re
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from urllib.parse import urlsplit
 
 from core.model.errors import UsageError
 from core.model.names import TableName, is_environment_name
 from core.model.problems import Problem, Where
+from core.model.secret_references import secret_reference
 from core.policy.freeze_windows import parse_freeze_window
 from core.policy.roles_and_rules import (
     ALLOW,
@@ -265,7 +267,7 @@ def _colour(section: YamlSection) -> str:
 
 
 def _pool(section: YamlSection) -> Pool:
-    section.only(("name", "url", "master", "master_ui", "cores", "memory", "conf"))
+    section.only(("name", "url", "token", "tls", "ca", "master", "master_ui", "cores", "memory", "conf"))
     cores = section.number("cores", 2, most=MOST_CORES)
     if cores != int(cores):
         section.wrong("cores", "a whole number", "write cores: 2")
@@ -278,7 +280,7 @@ def _pool(section: YamlSection) -> Pool:
         section.wrong("url", "a Spark Connect address", "write url: sc://host:port")
         url = ""
     master, page = _master(section)
-    return Pool(
+    pool = Pool(
         name=section.text("name", CLUSTER if master else LOCAL),
         url=url or None,
         cores=int(cores),
@@ -287,6 +289,45 @@ def _pool(section: YamlSection) -> Pool:
         master=master,
         master_ui=page,
     )
+    return _secured(section, pool)
+
+
+_SECURITY_PARAMETERS = {
+    "token": "keep the token elsewhere: token: ${env:NAME}, ${file:/path} or ${command:program argument}",
+    "authorization": "keep the token elsewhere: token: ${env:NAME}, ${file:/path} or ${command:program argument}",
+    "use_ssl": "write tls: true instead",
+}
+"""Parameters of an address that have keys of their own, with the remedy, by name."""
+
+
+def _secured(section: YamlSection, pool: Pool) -> Pool:
+    """Read how connections to a pool with a `url` are secured."""
+    parameters = {each.partition("=")[0].strip().lower() for each in (pool.url or "").split(";")[1:]}
+    for name in sorted(parameters & _SECURITY_PARAMETERS.keys()):
+        section.wrong("url", f"an address without {name}", _SECURITY_PARAMETERS[name])
+    if pool.url is None:
+        for key in ("token", "tls", "ca"):
+            if key in section.nodes:
+                section.wrong(key, "left out without url", "write url: sc://host:port, or remove it")
+        return pool
+    text, ca = section.text("token", ""), section.text("ca", "")
+    token = secret_reference(text) if text else None
+    if text and token is None:
+        remedy = "write token: ${env:NAME}, ${file:/path} or ${command:program argument}"
+        section.wrong("token", "a reference to a secret", remedy)
+    if ca and not ca.startswith("/"):
+        section.wrong("ca", "an absolute path", "write the path of a PEM file where the agent runs")
+    tls = section.flag("tls", bool(ca))
+    if ca and not tls:
+        section.wrong("tls", "true beside ca", "write tls: true, or remove ca")
+    if token is not None and "tls" not in section.nodes and not tls and not _is_loopback(pool.url):
+        remedy = "write tls: true or, if the network is trusted, tls: false"
+        section.wrong("token", "encrypted on its way to another machine", remedy)
+    return replace(pool, token=token, tls=tls, ca=ca)
+
+
+def _is_loopback(url: str) -> bool:
+    return (urlsplit(url).hostname or "") in ("localhost", "127.0.0.1", "::1")
 
 
 def _master(section: YamlSection) -> tuple[str | None, str]:

@@ -7,8 +7,8 @@ secret.
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
+from core.model.secret_references import SecretKind, SecretReference, secret_reference
 from core.text.sentence import Fact, FactKind
 
 PREFIX = "kafka."
@@ -36,16 +36,8 @@ _PROVIDERS = {
 }
 """Classes of Kafka's Java client that resolve references (kafka-clients 3.9.2)."""
 _SECRET = re.compile(r"password|jaas|secret|token|keystore\.key|ssl\.key\b", re.I)
-_REFERENCE = re.compile(r"\$\{(?P<kind>env|file):(?P<of>[^{}:'\"\\]+)\}\Z")
-
-
-@dataclass(frozen=True, slots=True)
-class Reference:
-    """A reference to a secret: `${env:NAME}` or `${file:/path}`."""
-
-    of: str
-    """Name of an environment variable, or absolute path of a file that holds nothing else."""
-    is_file: bool
+_UNUSABLE = re.compile(r"[:'\"\\]")
+"""Characters of a reference that Kafka's Java client would read as something else."""
 
 
 class SecurityFault(FactKind):
@@ -66,12 +58,10 @@ class SecurityFault(FactKind):
     PATH = "names the file {path} in {option}, which is no absolute path", "write the path where agent and pool run"
 
 
-def reference(value: str) -> Reference | None:
-    """Parse a reference to a secret; None if the value is not a reference."""
-    found = _REFERENCE.match(value)
-    if found is None or (found["kind"] == "file" and not found["of"].startswith("/")):
-        return None
-    return Reference(found["of"], is_file=found["kind"] == "file")
+def reference(value: str) -> SecretReference | None:
+    """Parse a reference to a variable or file; None if the value is not one that Kafka's Java client can resolve."""
+    found = secret_reference(value)
+    return None if found is None or found.kind == SecretKind.COMMAND or _UNUSABLE.search(found.of) else found
 
 
 def security_fault(options: Mapping[str, str]) -> Fact[SecurityFault] | None:
@@ -143,7 +133,7 @@ def _store(name: str) -> str:
 
 def _for_java(value: str) -> str:
     found = reference(value)
-    if found is None or not found.is_file:
+    if found is None or found.kind != SecretKind.FILE:
         return value
     folder, _, name = found.of.rpartition("/")
     return f"${{dir:{folder or '/'}:{name}}}"

@@ -260,6 +260,7 @@ class LocalPool:
     def ready(self, seconds: float = READY_S) -> None:
         """Wait until the server answers. Raises PoolUnreachable if it exits or does not answer within `seconds`."""
         # Imported here, because it imports Spark's client, which commands that only read the record do not need.
+        from pipelines.spark_connect.error_translation import TokenRefused
         from pipelines.spark_connect.session import probe
 
         ends_at = time.monotonic() + seconds
@@ -278,7 +279,7 @@ class LocalPool:
                 try:
                     call(min(_PROBE_S, left), probe, url, token)
                     return
-                except EngineRefused:
+                except (EngineRefused, TokenRefused):
                     raise
                 except HeadgateError:
                     pass

@@ -229,6 +229,10 @@ class SessionLost(PoolUnreachable):
     """Raised if the server no longer knows the session. A new session generation must then be opened."""
 
 
+class TokenRefused(PoolUnreachable):
+    """Raised if the server refuses the token of a call, or a call without one."""
+
+
 class EngineStopped(PoolUnreachable):
     """Raised if the server answers but its SparkContext has stopped, so it can run nothing until restarted."""
 
@@ -242,6 +246,20 @@ _BODY = re.compile(r"CAST\(/\* ([a-z_][a-z0-9_]*) \*/")
 _BRACKETS = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`|[()]""")
 
 
+_TLS = {
+    "CERTIFICATE_VERIFY_FAILED": (
+        "the certificate of the pool is not trusted",
+        "set ca: in headgate.yml to the certificate of its authority",
+    ),
+    "WRONG_VERSION_NUMBER": ("the pool does not encrypt connections", "set tls: false in headgate.yml"),
+    "Hostname Verification Check failed": (
+        "the certificate of the pool is for another host",
+        "correct the host in url, or the certificate",
+    ),
+}
+"""Summary and remedy by what gRPC says if the handshake of TLS fails (grpcio 1.85)."""
+
+
 def translate_error(error: BaseException) -> HeadgateError:
     """Convert an error of PySpark or gRPC into the matching Headgate error."""
     if isinstance(error, HeadgateError):
@@ -250,12 +268,16 @@ def translate_error(error: BaseException) -> HeadgateError:
     if any(mark in text for mark in _GONE):
         return SessionLost("the pool has lost our session", remedy="a new session is opened and statements resume")
     code = _status(error)
+    if code == grpc.StatusCode.UNAVAILABLE and (
+        words := next((say for mark, say in _TLS.items() if mark in text), None)
+    ):
+        return PoolUnreachable(words[0], remedy=words[1])
     if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED):
         return PoolUnreachable("the pool cannot be reached", remedy="the agent restarts it if it is a local pool")
     if code == grpc.StatusCode.DEADLINE_EXCEEDED:
         return MissedDeadline("the pool did not answer in time", remedy="the call is retried; see the pool's log")
     if code == grpc.StatusCode.UNAUTHENTICATED:
-        return EngineRefused("the pool refused our token", error_class="UNAUTHENTICATED", remedy="restart the pool")
+        return TokenRefused("the pool refuses our token, or needs one", remedy="set token: in headgate.yml")
     if not isinstance(error, PySparkException | grpc.RpcError):
         return _failed_here(error)
     if _UNEXPLAINED in text:

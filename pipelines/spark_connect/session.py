@@ -8,8 +8,9 @@ import logging
 import threading
 import uuid
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 from urllib.parse import urlsplit
@@ -24,7 +25,14 @@ from pyspark.sql.connect.session import SparkSession
 from core.model.errors import EngineRefused, PoolUnreachable
 from pipelines.spark_connect import call_deadlines
 from pipelines.spark_connect.call_deadlines import CircuitBreaker, is_given_up, remaining
-from pipelines.spark_connect.error_translation import EngineStopped, MaybeStopped, SessionLost, translate_error
+from pipelines.spark_connect.error_translation import (
+    EngineStopped,
+    MaybeStopped,
+    SessionLost,
+    TokenRefused,
+    translate_error,
+)
+from pipelines.spark_connect.pool_token import PoolToken
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -72,28 +80,48 @@ logging.getLogger("SQLQueryContextLogger").disabled = True
 _endless = threading.local()
 
 
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """Encryption of the connections to a server, whose certificate is checked."""
+
+    ca: str = ""
+    """Path of the trusted certificates, as PEM; empty for those that gRPC trusts by itself."""
+
+    def credentials(self) -> grpc.ChannelCredentials:
+        """Return the credentials of a channel. Raises PoolUnreachable if the certificates cannot be read."""
+        try:
+            trusted = Path(self.ca).read_bytes() if self.ca else None
+        except OSError as error:
+            why = f"the trusted certificates in {self.ca} cannot be read: {error.strerror}"
+            raise PoolUnreachable(why, remedy="correct ca in headgate.yml, or let the agent read the file") from error
+        return grpc.ssl_channel_credentials(root_certificates=trusted)
+
+
 class Session:
     """One session generation on one pool. If the server loses the session, open a new generation."""
 
     def __init__(
         self,
         url: str,
-        token: str,
+        token: str | PoolToken,
         session_id: str,
         *,
         conf: Mapping[str, str] | None = None,
         lost: "Callable[[Session], None] | None" = None,
+        tls: Tls | None = None,
     ) -> None:
         """Prepare a session without a remote call.
 
-        `session_id` is a UUID, with which a later client finds the same queries. `lost` is called if the server no
-        longer knows the session, before SessionLost is raised.
+        A PoolToken is asked before each call, so that a renewed token is used at once; an empty token is not sent.
+        Without `tls`, connections are not encrypted. `session_id` is a UUID, with which a later client finds the same
+        queries. `lost` is called if the server no longer knows the session, before SessionLost is raised. Raises
+        PoolUnreachable if the trusted certificates cannot be read.
         """
         self.url = url
         self.session_id = session_id
-        self._token = token
+        self._token, self._tls = token, tls
         self._conf: dict[str, str | int | bool] = {**_CONF, **(conf or {})}
-        self.spark = _connect(url, token, session_id)
+        self.spark = _connect(_Builder(url, token, session_id, tls))
         self.breaker = CircuitBreaker(self.ping)
         self._lost = lost
 
@@ -112,6 +140,14 @@ class Session:
         try:
             with self.breaker.guard(), spark_errors():
                 return call_deadlines.call(seconds, fn, *args, **kwargs)
+        except TokenRefused as error:
+            if isinstance(self._token, PoolToken):
+                self._token.refused()
+                remedy = "renew it; the next call uses the new one"
+                raise TokenRefused(
+                    f"the pool refuses the token of {self._token.reference.text}", remedy=remedy
+                ) from error
+            raise
         except SessionLost:
             if self._lost is not None:
                 self._lost(self)
@@ -151,11 +187,11 @@ class Session:
     def reader(self) -> "Session":
         """Return a second session for batch reads, so that a heavy read cannot disturb the operating session."""
         session_id = str(uuid.uuid5(uuid.NAMESPACE_OID, f"{self.session_id}/reader"))
-        return Session(self.url, self._token, session_id, conf=_READER_CONF)
+        return self.another_session(session_id, conf=_READER_CONF)
 
     def another_session(self, session_id: str, *, conf: Mapping[str, str] | None = None) -> "Session":
         """Return another session on the same pool, with a separate connection and circuit breaker."""
-        return Session(self.url, self._token, session_id, conf=conf)
+        return Session(self.url, self._token, session_id, conf=conf, tls=self._tls)
 
     def idle_limit_s(self) -> float | None:
         """Return the seconds after which the server closes an idle session; None if never, as in a local pool."""
@@ -205,7 +241,7 @@ def endless() -> Iterator[None]:
 def probe(url: str, token: str) -> None:
     """Check, in a separate session, that a server answers. Raises PoolUnreachable or EngineRefused."""
     name = str(uuid.uuid5(uuid.NAMESPACE_OID, f"{url}/probe"))
-    spark = _connect(url, token, name)
+    spark = _connect(_Builder(url, token, name, None))
     try:
         with spark_errors():
             spark.client._analyze(method="spark_version")
@@ -220,10 +256,10 @@ def _seconds(text: str) -> float:
     return float(digits) * units.get(text[len(digits) :].strip(), 0.001)
 
 
-def _connect(url: str, token: str, session_id: str) -> SparkSession:
+def _connect(builder: "_Builder") -> SparkSession:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        spark = SparkSession(connection=_Builder(url, token, session_id), userId=USER)
+        spark = SparkSession(connection=builder, userId=USER)
     client = spark.client
     # Headgate repeats failed calls itself, because it knows which are safe; Spark's policy retries for ten minutes.
     client.set_retry_policies([_Never()])
@@ -246,12 +282,12 @@ class _Never(RetryPolicy):
 class _Builder(DefaultChannelBuilder):
     """Builds a channel that sends the token as metadata, which needs no TLS."""
 
-    def __init__(self, url: str, token: str, session_id: str) -> None:
+    def __init__(self, url: str, token: str | PoolToken, session_id: str, tls: Tls | None) -> None:
         host = urlsplit(url).hostname or ""
         super().__init__(url)
         self.set(self.PARAM_SESSION_ID, session_id)
-        if token:
-            self.set("authorization", f"Bearer {token}")
+        self._current_token = (lambda: token) if isinstance(token, str) else token
+        self._credentials = tls.credentials() if tls is not None else None
         # By default, channels to one address share a connection and its back-off of up to two minutes.
         self.setChannelOption("grpc.use_local_subchannel_pool", 1)
         self.setChannelOption("grpc.initial_reconnect_backoff_ms", 200)
@@ -264,6 +300,27 @@ class _Builder(DefaultChannelBuilder):
     def token(self) -> None:
         """Return None: if a token were set, even from the environment, PySpark would require TLS."""
         return None
+
+    def metadata(self) -> "_Metadata":
+        """Return the metadata of calls with the token of the moment; PySpark keeps the value for uploads of files."""
+        return _Metadata(super().metadata, self._current_token)
+
+    def toChannel(self) -> grpc.Channel:
+        """Create the channel, encrypted if that was asked for."""
+        if self._credentials is None:
+            return super().toChannel()
+        return self._secure_channel(self.endpoint, self._credentials)
+
+
+@dataclass(frozen=True, slots=True)
+class _Metadata:
+    parameters: Callable[[], Iterable[tuple[str, str]]]
+    token: Callable[[], str]
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        yield from self.parameters()
+        if token := self.token():
+            yield "authorization", f"Bearer {token}"
 
 
 class _Details(grpc.ClientCallDetails):  # type: ignore[misc]  # grpc has no stubs for us to see.

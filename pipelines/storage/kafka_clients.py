@@ -14,6 +14,7 @@ from typing import Any
 
 from core.model.errors import HeadgateError, Refused, TryAgain
 from core.model.names import whole_number
+from core.model.secret_references import SecretKind
 from core.observed.time_left import TopicSettings
 from core.sql.kafka_security import library_settings, reference
 from core.sql.kafka_topics import TopicPlace
@@ -280,7 +281,7 @@ def resolved(value: str, *, for_java: bool = True) -> str:
     """
     if (found := reference(value)) is None:
         return value
-    if not found.is_file:
+    if found.kind == SecretKind.VARIABLE:
         if not (secret := os.environ.get(found.of)):
             remedy = "set it where the agent and the pool are started, and start both again"
             raise Refused(f"the environment variable {found.of}, which OPTIONS refer to, is not set", remedy=remedy)

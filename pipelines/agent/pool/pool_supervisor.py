@@ -21,7 +21,8 @@ from pipelines.agent.context import READ_CALL_S, PoolConnection, event_row
 from pipelines.agent.pool.cluster_watch import require_shared_data
 from pipelines.local_pool.connect_server import LocalPool
 from pipelines.local_pool.standalone_master import require_master
-from pipelines.spark_connect.error_translation import EngineStopped, SessionLost
+from pipelines.spark_connect.error_translation import EngineStopped, SessionLost, TokenRefused
+from pipelines.spark_connect.pool_token import TokenUnavailable
 from state.ledger import Ledger
 from state.row_types import EventRow
 
@@ -189,6 +190,8 @@ class PoolSupervisor:
             if error is None:
                 self._record_state("up", "")
                 self._events.end_outage()
+            elif isinstance(error, TokenRefused | TokenUnavailable):
+                self._record_state("down", error.sentence)
             elif self.is_starting_statements:
                 self._record_state("starting", f"its statements are being started: {error.summary}")
             else:
@@ -364,9 +367,15 @@ class PoolSupervisor:
     def _attached(self, session_id: str) -> "Session":
         from pipelines.agent.pool import spark_connection
 
-        local = self._local
-        at = (str(self._pool.url), given_token(self._home)) if local is None else (local.url, local.token)
-        return spark_connection.attached(*at, session_id, self._on_session_lost)
+        if self._local is not None:
+            return spark_connection.attached(self._local.url, self._local.token, session_id, self._on_session_lost)
+        return spark_connection.attached(
+            str(self._pool.url),
+            spark_connection.token_of(self._pool, given_token(self._home)),
+            session_id,
+            self._on_session_lost,
+            tls=spark_connection.tls_of(self._pool),
+        )
 
     def _unreachable(self) -> PoolUnreachable:
         state = self._said[0] or "off"

@@ -9,12 +9,14 @@ from pathlib import Path
 
 from core.ipc.environment_paths import JOB_LOGS, job_packages
 from core.ports.spark import Analysis, Jobs, Queries, Tables, TableUpkeep
+from core.project.model import Pool
 from pipelines.python_jobs.job_builder import JobBuilder
 from pipelines.python_jobs.job_environments import JobEnvironments
 from pipelines.spark_connect.analysis_over_empty_tables import SparkAnalysis
 from pipelines.spark_connect.catalog import SparkTables, SparkUpkeep
 from pipelines.spark_connect.jar_sessions import StatementQueries
-from pipelines.spark_connect.session import UNTIMED_S, Session
+from pipelines.spark_connect.pool_token import PoolToken
+from pipelines.spark_connect.session import UNTIMED_S, Session, Tls
 from pipelines.storage.jar_store import JARS, JarSessionsFile, JarStore
 
 
@@ -59,12 +61,24 @@ class SparkConnection:
         threading.Thread(target=self._statements.close, daemon=True).start()
 
 
-def attached(url: str, token: str, session_id: str, lost: Callable[[Session], None]) -> Session:
+def token_of(pool: Pool, given: str) -> str | PoolToken:
+    """Return the token for a declared server: where its reference says, else the one that was `given`."""
+    return PoolToken(pool.token) if pool.token is not None else given
+
+
+def tls_of(pool: Pool) -> Tls | None:
+    """Return how connections to a declared server are encrypted; None if they are not."""
+    return Tls(pool.ca) if pool.tls else None
+
+
+def attached(
+    url: str, token: str | PoolToken, session_id: str, lost: Callable[[Session], None], *, tls: Tls | None = None
+) -> Session:
     """Open a new session or reconnect to an existing one.
 
     If that fails, the session is closed, so that no connection leaks.
     """
-    session = Session(url, token, session_id, lost=lost)
+    session = Session(url, token, session_id, lost=lost, tls=tls)
     try:
         session.call(UNTIMED_S, session.attach)
     except BaseException:

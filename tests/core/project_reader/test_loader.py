@@ -6,6 +6,7 @@ import pytest
 
 from core.model.names import TableName as T
 from core.model.problems import Problem, Severity
+from core.model.secret_references import SecretKind, SecretReference
 from core.observed.planner_input import ObservedDeployment
 from core.project.model import Environment, Layer, Pool, Project, Settings
 from core.project.naming import Naming
@@ -13,6 +14,7 @@ from core.project.revision import RevisionTexts
 from core.project_reader.loader import read_project, read_settings, settings_as_text
 from tests.support.domain_builders import actions, plan
 
+A_TOKEN = SecretReference(SecretKind.VARIABLE, "A")
 MANIFEST = """project: shop
 id: 12345678-1234-5678-1234-567812345678
 default_env: dev
@@ -229,6 +231,36 @@ def test_a_pool_on_a_cluster_is_read() -> None:
     other = "dev: {pool: {name: big, master: 'spark://[::1]:7077', master_ui: 'https://h:18080/'}}"
     pool = good({"headgate.yml": MANIFEST.replace("dev: {}", other)}).environments["dev"].pool
     assert (pool.name, pool.master, pool.master_page) == ("big", "spark://[::1]:7077", "https://h:18080")
+
+
+@pytest.mark.parametrize(
+    ("pool", "expected"),
+    [
+        ("{url: 'sc://a:1', tls: true, token: '${env:A}'}", Pool(url="sc://a:1", token=A_TOKEN, tls=True)),
+        (
+            "{url: 'sc://a:1', ca: /a.pem, token: '${env:A}'}",
+            Pool(url="sc://a:1", token=A_TOKEN, tls=True, ca="/a.pem"),
+        ),
+        ("{url: 'sc://a:1', tls: false, token: '${env:A}'}", Pool(url="sc://a:1", token=A_TOKEN)),
+        ("{url: 'sc://localhost:1', token: '${env:A}'}", Pool(url="sc://localhost:1", token=A_TOKEN)),
+        ("{url: 'sc://a:1/;x-tenant=t'}", Pool(url="sc://a:1/;x-tenant=t")),
+        ("{url: 'sc://a:1', token: '${env:A}'}", "token must be encrypted on its way to another machine"),
+        ("{url: 'sc://a:1', tls: true, token: s3cret}", "token must be a reference to a secret"),
+        ("{url: 'sc://a:1', tls: false, ca: /a.pem}", "tls must be true beside ca"),
+        ("{url: 'sc://a:1', ca: a.pem}", "ca must be an absolute path"),
+        ("{tls: true}", "tls must be left out without url"),
+        ("{url: 'sc://a:1/;token=s3cret'}", "url must be an address without token"),
+        ("{url: 'sc://a:1/;Authorization=Bearer s3cret'}", "url must be an address without authorization"),
+        ("{url: 'sc://a:1/;use_ssl=true'}", "url must be an address without use_ssl"),
+    ],
+)
+def test_a_pool_of_others_is_reached_with_a_token_that_is_elsewhere(pool: str, expected: Pool | str) -> None:
+    found = {"headgate.yml": MANIFEST.replace("dev: {}", f"dev:\n    pool: {pool}")}
+    if isinstance(expected, Pool):
+        assert good(found).environments["dev"].pool == expected
+    else:
+        assert problems(found) == [f"headgate.yml:6: environments.dev.pool.{expected}"]
+        assert not any("s3cret" in f"{each.summary}{each.remedy}" for each in errors(found))
 
 
 @pytest.mark.parametrize(

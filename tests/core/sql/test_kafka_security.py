@@ -2,9 +2,10 @@
 
 import pytest
 
+from core.model.secret_references import SecretKind, SecretReference
 from core.plan.file import refuse_secrets
 from core.sql.ddl_reader import read_ddl
-from core.sql.kafka_security import Reference, SecurityFault, library_settings, reference, shared_settings
+from core.sql.kafka_security import SecurityFault, library_settings, reference, shared_settings
 from core.sql.kafka_topics import source_options, topic_fault, topic_place
 from core.sql.statement import TableDdl
 from core.text.secret_masking import mask_literals
@@ -97,6 +98,7 @@ def test_a_reference_is_no_secret_for_plan_files_and_screens() -> None:
 
 
 def test_references_name_variables_and_absolute_paths() -> None:
-    assert reference("${env:A_B}") == Reference("A_B", is_file=False)
-    assert reference("${file:/run/x}") == Reference("/run/x", is_file=True)
+    assert reference("${env:A_B}") == SecretReference(SecretKind.VARIABLE, "A_B")
+    assert reference("${file:/run/x}") == SecretReference(SecretKind.FILE, "/run/x")
     assert reference("A") is reference("${A}") is reference("${file:x}") is None
+    assert reference("${command:pass show kafka}") is reference("${env:a'b}") is None

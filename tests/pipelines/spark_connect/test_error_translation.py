@@ -16,6 +16,7 @@ from pipelines.spark_connect.error_translation import (
     BROKERS_LOST,
     MaybeStopped,
     SessionLost,
+    TokenRefused,
     error_class,
     failure_of,
     first_line,
@@ -50,7 +51,7 @@ def test_the_line_is_the_cause_without_class_and_state() -> None:
     [
         (grpc.StatusCode.UNAVAILABLE, PoolUnreachable),
         (grpc.StatusCode.DEADLINE_EXCEEDED, MissedDeadline),
-        (grpc.StatusCode.UNAUTHENTICATED, EngineRefused),
+        (grpc.StatusCode.UNAUTHENTICATED, TokenRefused),
         (grpc.StatusCode.INTERNAL, EngineRefused),
     ],
 )
