@@ -15,6 +15,7 @@ from core.integration_tests.given_messages import given_message_expressions
 from core.integration_tests.positions import Position
 from core.model.errors import EngineRefused, HeadgateError, PoolUnreachable, UsageError
 from core.model.names import TableName
+from core.model.secret_references import secret_reference
 from core.model.table_formats import table_format
 from core.sql.ddl_reader import read_ddl
 from core.sql.kafka_topics import row_expressions, source_options
@@ -24,7 +25,8 @@ from core.statement_tests.typed_values import canonical_value, decoded_value, en
 from core.text.escaping import qualified, quoted_name
 from pipelines.integration_tests import own_topics
 from pipelines.spark_connect import call_deadlines
-from pipelines.spark_connect.session import Session, spark_errors
+from pipelines.spark_connect.pool_token import PoolToken
+from pipelines.spark_connect.session import Session, Tls, spark_errors
 from pipelines.statement_tests.stream_trial import spark_value, stored_type
 from pipelines.storage.checkpoints import TableCheckpoints
 
@@ -53,7 +55,7 @@ class TableAccess:
         """Answer one request. Raises HeadgateError if Spark refuses it or does not answer."""
         match op:
             case "server":
-                self._open(str(request["url"]), str(request["token"]))
+                self._open(str(request["url"]), str(request["token"]), request.get("security", {}))
                 return {}
             case "write":
                 self._write(str(request["ddl"]), str(request["folder"]), request["rows"])
@@ -85,13 +87,16 @@ class TableAccess:
                 call_deadlines.call(CALL_S, self._session.release)
             self._session = None
 
-    def _open(self, url: str, token: str) -> None:
+    def _open(self, url: str, token: str, security: Mapping[str, Any]) -> None:
         if (url, token) == self._server and self._session is not None:
             return
         if self._session is not None:
             # Its server was replaced, and cannot be asked to release anything.
             self._session.close()
-        self._session = Session(url, token, str(uuid.uuid4()), conf=_CONF)
+        reference = secret_reference(str(security.get("token", "")))
+        tls = Tls(str(security.get("ca", ""))) if security.get("tls") else None
+        source = token if reference is None else PoolToken(reference)
+        self._session = Session(url, source, str(uuid.uuid4()), conf=_CONF, tls=tls)
         self._session.call(CALL_S, self._session.attach)
         self._server = url, token
 

@@ -13,7 +13,7 @@ import pytest
 from tiny_project import Tiny, alive, tiny_that_runs, until
 
 from core.project.ephemeral import PREFIX, RECORD_FILE
-from tui.services.table_client import TableClient
+from tui.services.table_client import SparkServer, TableClient
 
 pytestmark = [pytest.mark.spark, pytest.mark.drill, pytest.mark.long]
 
@@ -44,7 +44,7 @@ def names(tiny: Tiny) -> tuple[str, ...]:
     """Return the names of ephemeral environments in the catalog of the shared server."""
     port = json.loads((tiny.home() / "pool.json").read_text())["port"]
     with closing(TableClient({"HEADGATE_HOME": str(tiny.root / "home")})) as access:
-        access.use_server(f"sc://127.0.0.1:{port}", (tiny.home() / "pool.token").read_text())
+        access.use_server(SparkServer(f"sc://127.0.0.1:{port}", (tiny.home() / "pool.token").read_text()))
         return access.names(PREFIX)
 
 

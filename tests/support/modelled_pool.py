@@ -20,7 +20,9 @@ class ModelledSession(Session):
 
     server: Server
 
-    def __init__(self, url: str, token: str, session_id: str, *, conf: Any = None, lost: Any = None) -> None:
+    def __init__(
+        self, url: str, token: str, session_id: str, *, conf: Any = None, lost: Any = None, tls: Any = None
+    ) -> None:
         self.url, self.session_id, self._lost = url, session_id, lost
         self.generation = self.server.generation
         self.breaker = call_deadlines.CircuitBreaker(self.ping)

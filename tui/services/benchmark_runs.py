@@ -24,9 +24,9 @@ from tui.services.environment_service import EnvironmentService
 from tui.services.ephemeral_environment import (
     EphemeralEnvironment,
     EphemeralRequest,
-    SparkServer,
     ephemeral_environment,
 )
+from tui.services.table_client import SparkServer
 
 START_S = 90.0
 """Usual time in seconds from the start of the environment until every statement has processed input twice."""

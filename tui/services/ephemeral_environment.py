@@ -58,7 +58,7 @@ from tui.services.ephemeral_record import write_record, write_secret
 from tui.services.ephemeral_teardown import tear_down
 from tui.services.ephemeral_topics import read_back, topic_locations, with_topics
 from tui.services.held_interrupts import HeldInterrupts
-from tui.services.table_client import TableClient
+from tui.services.table_client import SparkServer, TableClient
 
 MEASURE_S = "1"
 """Seconds between two measurements of lag by the agent, as a variable of its environment."""
@@ -96,14 +96,6 @@ class NotInTime(HeadgateError):
         self.facts = facts
 
 
-@dataclass(frozen=True, slots=True)
-class SparkServer:
-    """The address of a running Spark server of this machine, with its token."""
-
-    url: str
-    token: str = field(repr=False)
-
-
 def running_server(operations: EnvironmentService, name: str) -> SparkServer:
     """Return the running server of a declared environment, to be shared with it.
 
@@ -120,7 +112,7 @@ def running_server(operations: EnvironmentService, name: str) -> SparkServer:
 def server_of(place: SelectedEnvironment, declared: Environment | None = None) -> SparkServer:
     """Return the running server of an environment. Raises Refused if there is none."""
     if declared is not None and declared.pool.url:
-        return SparkServer(declared.pool.url, "")
+        return SparkServer(declared.pool.url, pool=declared.pool)
     found = agent_process.find_pool_process(place)
     try:
         if found is None:
@@ -312,7 +304,7 @@ class EphemeralEnvironment:
         if self._server is not None:
             write_secret(Path(self.place.where.home, GIVEN_TOKEN), self._server.token)
         agent_process.ensure_running(self.place, self.operations.client, self._environ, progress=progress)
-        self.access.use_server(self.server.url, self.server.token)
+        self.access.use_server(self.server)
         for source, folder in self.project.sources.items():
             if table_format(self.tables[source].parsed_ddl.format).transaction_log:
                 # Such a table is registered only if its log exists.
@@ -344,14 +336,14 @@ class EphemeralEnvironment:
     def write_rows(self, source: TableName, rows: Iterable[Row]) -> None:
         """Append rows to an external table, in one file. Values are in the order of its declared columns."""
         table = self.tables[source]
-        self.access.use_server(self.server.url, self.server.token)
+        self.access.use_server(self.server)
         self.access.write(table.ddl.text, self.project.sources.get(source, ""), columns_of(table), rows)
 
     def write_rows_as(self, ddl: TableDdl, rows: Iterable[Row]) -> None:
         """Append rows to an external table in the form of another declaration than that of the project."""
         columns = tuple((column.name, column.type) for column in ddl.columns)
         folder = self.project.sources.get(ddl.table, "")
-        self.access.use_server(self.server.url, self.server.token)
+        self.access.use_server(self.server)
         self.access.write(source_ddl(ddl, folder), folder, columns, rows)
 
     def declare(self, texts: Mapping[str, str]) -> None:
@@ -378,7 +370,7 @@ class EphemeralEnvironment:
 
     def rows(self, table: TableName) -> tuple[Row, ...]:
         """Return the rows that a table's serving version has, or the messages of its topic, without metadata."""
-        self.access.use_server(self.server.url, self.server.token)
+        self.access.use_server(self.server)
         if (topic := self.project.topics.get(table)) is not None:
             return self.access.messages(read_back(topic), expected_columns_of(self.tables[table]))
         naming = self.operations.project().environments[self.record.name].naming
@@ -509,7 +501,7 @@ def _pool(declared: Pool, request: EphemeralRequest) -> dict[str, Any]:
         conf = dict(declared.conf)
     pool: dict[str, Any] = {"name": "tests", "conf": conf | dict(request.conf)}
     if request.server is not None:
-        return {**pool, "url": request.server.url}
+        return {**pool, "url": request.server.url, **request.server.security}
     own = pool if declared.url or declared.master else {**pool, "cores": declared.cores, "memory": declared.memory}
     return own if request.cores is None else {**own, "cores": request.cores}
 

@@ -13,6 +13,7 @@ from core.model.errors import HeadgateError
 from core.model.names import whole_number
 from core.project.ephemeral import LOCK_FILE, EphemeralRecord, Remains, Teardown
 from core.project.model import Pool
+from core.project_reader.manifest import read_manifest
 from core.text.sentence import Fact
 from tui.agent_client import agent_process, os_processes
 from tui.agent_client.agent_process import ProgressCallback
@@ -22,7 +23,7 @@ from tui.services import teardown
 from tui.services.environment_service import EnvironmentService
 from tui.services.ephemeral_record import abandoned, write_record
 from tui.services.ephemeral_topics import end_topics
-from tui.services.table_client import TableClient
+from tui.services.table_client import SparkServer, TableClient
 
 
 def end_abandoned(environ: Mapping[str, str], progress: ProgressCallback) -> tuple[Teardown, ...]:
@@ -47,7 +48,7 @@ def tear_down(
     """End the processes of an environment, delete everything of it, and check that nothing is left."""
     ended: tuple[str, ...] = ()
     left: list[Fact[Remains]] = []
-    token, session_id, place = _given_token(folder, record), "", None
+    server, session_id, place = _shared_server(folder, record), "", None
     project = str(folder / "project")
     if os.path.isfile(os.path.join(project, PROJECT_FILE)):
         place = select_environment(environ, project, project=project, environment=record.name)
@@ -58,8 +59,8 @@ def tear_down(
                 teardown.end_all(place, operations.client, keep_pool=False, purge=True, confirm="", progress=progress)
             )
         teardown.purge(place, teardown.owned_places(place), progress)
-    if record.shared_server:
-        left += _left_on_server(record, token, session_id, environ)
+    if server is not None:
+        left += _left_on_server(server, record, session_id, environ)
     topics = end_topics(record, folder, environ)
     if topics.locations:
         _delete_all_but_record(folder, replace(record, shared_server="", topics=topics.locations))
@@ -87,13 +88,13 @@ def _delete_all_but_record(folder: Path, record: EphemeralRecord) -> None:
 
 
 def _left_on_server(
-    record: EphemeralRecord, token: str, session_id: str, environ: Mapping[str, str]
+    server: SparkServer, record: EphemeralRecord, session_id: str, environ: Mapping[str, str]
 ) -> list[Fact[Remains]]:
     """End the session of the environment's agent on a shared server, and look for names in the server's catalog."""
-    address = Pool(url=record.shared_server).address
+    address = Pool(url=server.url).address
     try:
         with closing(TableClient(environ)) as access:
-            access.use_server(record.shared_server, token)
+            access.use_server(server)
             if session_id:
                 with suppress(HeadgateError):
                     access.release(session_id)
@@ -115,6 +116,15 @@ def _processes_in(folder: Path) -> list[str]:
     return found
 
 
-def _given_token(folder: Path, record: EphemeralRecord) -> str:
+def _shared_server(folder: Path, record: EphemeralRecord) -> SparkServer | None:
+    """Return the server of another environment that this one uses; None if it has one of its own."""
+    if not record.shared_server:
+        return None
     tokens = sorted(folder.glob(f"home/*/{record.name}/{GIVEN_TOKEN}"))
-    return tokens[0].read_text("ascii") if tokens else ""
+    token = tokens[0].read_text("ascii") if tokens else ""
+    try:
+        text = (folder / "project" / PROJECT_FILE).read_text("utf-8")
+    except FileNotFoundError:
+        return SparkServer(record.shared_server, token)
+    declared = (each.pool for each in read_manifest(text, []).environments if each.name == record.name)
+    return SparkServer(record.shared_server, token, next(declared, None))

@@ -32,11 +32,11 @@ from tui.services.ephemeral_environment import (
     EphemeralEnvironment,
     EphemeralRequest,
     NotInTime,
-    SparkServer,
     StatementFailed,
     ephemeral_environment,
 )
 from tui.services.statement_tests import refuse_problems
+from tui.services.table_client import SparkServer
 
 PURPOSE = "headgate test --integration"
 

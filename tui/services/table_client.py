@@ -2,10 +2,12 @@
 
 import threading
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from core.integration_tests.positions import Position
 from core.model.names import TableName
+from core.project.model import Pool
 from core.statement_tests.case import Row, TypedColumns
 from core.statement_tests.typed_values import decoded_value, encoded_value
 from tui.agent_client.spark_side_process import SparkSideProcess
@@ -18,6 +20,25 @@ CALL_S = 120.0
 END_S = 20.0
 
 
+@dataclass(frozen=True, slots=True)
+class SparkServer:
+    """The address of a running Spark server, and what is needed to connect to it."""
+
+    url: str
+    token: str = field(default="", repr=False)
+    """The token of a local server; empty if there is none."""
+    pool: Pool | None = None
+    """The declaration of a server that others manage, with the reference to its token; None for a local server."""
+
+    @property
+    def security(self) -> dict[str, Any]:
+        """How connections are secured, as keys of `pool` in headgate.yml."""
+        if self.pool is None:
+            return {}
+        token = {"token": self.pool.token.text} if self.pool.token is not None else {}
+        return token | {"tls": self.pool.tls} | ({"ca": self.pool.ca} if self.pool.ca else {})
+
+
 class TableClient:
     """Reads and writes rows through a Spark server. The child process starts at once and imports Spark meanwhile.
 
@@ -27,9 +48,9 @@ class TableClient:
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._child = SparkSideProcess(RUNNER, environ=environ, task="reads tables", end_s=END_S)
 
-    def use_server(self, url: str, token: str) -> None:
+    def use_server(self, server: SparkServer) -> None:
         """Open a session on a Spark server, unless it is open already."""
-        self._ask("server", url=url, token=token)
+        self._ask("server", url=server.url, token=server.token, security=server.security)
 
     def write(self, ddl: str, folder: str, columns: TypedColumns, rows: Iterable[Row]) -> None:
         """Append rows to an external table, in the format of its declaration; they appear at once, in one file.

@@ -18,7 +18,7 @@ from pipelines.agent import pool as pool_package
 from pipelines.agent.pool import pool_supervisor, spark_connection
 from pipelines.agent.pool.pool_supervisor import PoolSupervisor, given_token
 from pipelines.spark_connect.call_deadlines import CircuitBreaker
-from pipelines.spark_connect.error_translation import EngineStopped, MaybeStopped, SessionLost
+from pipelines.spark_connect.error_translation import EngineStopped, MaybeStopped, SessionLost, TokenRefused
 from pipelines.spark_connect.session import Session
 from state.ledger import Ledger, create_or_open
 
@@ -120,7 +120,7 @@ def supervise(
 ) -> Callable[..., PoolSupervisor]:
     """Return a function that creates a supervisor; a second supervisor represents a new agent."""
     monkeypatch.setattr(pool_supervisor, "LocalPool", lambda home, pool, **_: FakeProcess(machine))
-    monkeypatch.setattr(spark_connection, "Session", lambda url, token, id, lost: FakeSession(machine, id, lost))
+    monkeypatch.setattr(spark_connection, "Session", lambda url, token, id, lost, tls: FakeSession(machine, id, lost))
     for name in ("StatementQueries", "SparkTables", "SparkAnalysis"):
         port = SimpleNamespace(close=lambda: None, create_views_in=None)
         monkeypatch.setattr(spark_connection, name, lambda *_, port=port, **more: port)
@@ -796,6 +796,18 @@ def test_a_stopped_remote_pool_is_reported_once(supervise: Any, machine: Machine
     first, second = told(ledger)
     assert first.endswith("its SparkContext has stopped; whoever manages the pool has to restart it")
     assert second.startswith("the pool shared answers again after ")
+
+
+def test_a_refused_token_takes_the_pool_down_with_the_reason_until_it_is_renewed(
+    supervise: Any, ledger: Ledger
+) -> None:
+    keeper = supervise(Pool(name="shared", url="sc://spark:15002", tls=True))
+    keeper.keep()
+    keeper.record_answer(TokenRefused("the pool refuses the token of ${env:T}", remedy="renew it"))
+    facts = ledger.facts()
+    assert (facts.pool_state, facts.pool_detail) == ("down", "the pool refuses the token of ${env:T}; renew it")
+    keeper.record_answer(None)
+    assert ledger.facts().pool_state == "up"
 
 
 def test_a_server_of_others_gets_the_token_that_its_environment_was_given(tmp_path: Path) -> None:

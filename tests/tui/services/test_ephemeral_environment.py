@@ -14,23 +14,25 @@ import pytest
 from core.ipc.environment_paths import ephemeral_root
 from core.model.errors import HeadgateError, Refused
 from core.model.names import TableName as T
+from core.model.secret_references import SecretKind, SecretReference
 from core.project.ephemeral import Remains, Teardown
+from core.project.model import Pool
 from core.sql.kafka_topics import topic_place
 from tui.agent_client import agent_process
 from tui.agent_client.agent_process import WaitProgress
 from tui.project_folder.environment_selection import select_environment
-from tui.services import ephemeral_environment, ephemeral_topics
+from tui.services import ephemeral_environment, ephemeral_teardown, ephemeral_topics
 from tui.services.doctor_checks import check_ephemeral
 from tui.services.environment_service import EnvironmentService
 from tui.services.ephemeral_environment import (
     EphemeralEnvironment,
     EphemeralRequest,
-    SparkServer,
     create_ephemeral_environment,
     running_server,
 )
 from tui.services.ephemeral_record import abandoned
 from tui.services.ephemeral_teardown import end_abandoned
+from tui.services.table_client import SparkServer
 
 REQUEST = EphemeralRequest((T("b"),), "headgate test --integration")
 
@@ -169,6 +171,16 @@ def test_the_token_of_a_shared_server_is_neither_in_the_project_nor_in_the_recor
     written = "".join(path.read_text() for path in found.folder.rglob("*") if path.is_file())
     assert "sc://127.0.0.1:7077" in written and "secret" not in written and "secret" not in repr(request)
     assert found.folder.stat().st_mode & 0o077 == 0
+
+
+def test_the_environment_reaches_a_server_of_others_as_the_declared_one_does(operations: EnvironmentService) -> None:
+    token = SecretReference(SecretKind.FILE, "/run/secrets/spark")
+    declared = Pool("shared", "sc://spark:15002", token=token, tls=True, ca="/etc/spark.pem")
+    request = EphemeralRequest((T("b"),), "test", SparkServer("sc://spark:15002", pool=declared))
+    found = create_ephemeral_environment(operations, request)
+    pool = found.operations.project().environments[found.record.name].pool
+    assert (pool.url, pool.token, pool.tls, pool.ca) == (declared.url, token, True, "/etc/spark.pem")
+    assert ephemeral_teardown._shared_server(found.folder, found.record) == SparkServer("sc://spark:15002", pool=pool)
 
 
 def test_protected_environments_and_their_servers_are_not_used(operations: EnvironmentService, folder: Path) -> None:

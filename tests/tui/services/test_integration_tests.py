@@ -32,11 +32,11 @@ from tui.services.ephemeral_environment import (
     DeploymentFailed,
     EphemeralRequest,
     NotInTime,
-    SparkServer,
     StatementFailed,
 )
 from tui.services.integration_scenarios import ScenarioRun
 from tui.services.integration_tests import TestBench
+from tui.services.table_client import SparkServer
 
 CASE = "given:\n  - landed: [{id: 1, kind: x}]\n  - landed: [{id: 2}]\nexpect:\n  b: [{id: 1, kind: x}, {id: 2}]\n"
 PATH = "pipelines/facts/p/integration/one.yml"
