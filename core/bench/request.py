@@ -43,6 +43,8 @@ class BenchSource:
     event_column: str = ""
     literals: tuple[tuple[str, bool, tuple[str, ...]], ...] = ()
     """Texts with which statements compare columns, as (column, whether for equality, texts)."""
+    partitioning: tuple[str, ...] = ()
+    """Partition columns of a Delta table; empty for other formats, whose files have all columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,4 +182,12 @@ def _statement(body: Mapping[str, Any]) -> BenchStatement:
 def _source(body: Mapping[str, Any]) -> BenchSource:
     literals = tuple((column, equal, tuple(texts)) for column, equal, texts in body["literals"])
     columns = tuple((name, kind) for name, kind in body["columns"])
-    return BenchSource(**{**body, "table": TableName(body["table"]), "columns": columns, "literals": literals})
+    return BenchSource(
+        **{
+            **body,
+            "table": TableName(body["table"]),
+            "columns": columns,
+            "literals": literals,
+            "partitioning": tuple(body["partitioning"]),
+        }
+    )

@@ -16,7 +16,9 @@ from typing import Any
 from core.bench.replayed_load import INTEGERS, ReplayedLoad, Row
 from core.bench.request import BenchSource
 from core.model.errors import HeadgateError, UsageError
+from core.model.table_formats import table_format
 from core.sql.tokens.data_types import element_type, fields_of, key_type
+from pipelines.bench import delta_commits
 from pipelines.storage.file_sources import is_data
 
 MOST_ROWS = 20_000
@@ -32,13 +34,12 @@ def read_sample(source: BenchSource, *, most: int = MOST_ROWS) -> tuple[Row, ...
     """
     if not source.sample:
         return ()
-    files = sorted(_files(source.sample), key=lambda path: (path.stat().st_mtime, path.name), reverse=True)
     found: list[tuple[Row, ...]] = []
     read = _READERS[source.format]
     count = 0
-    for path in files:
+    for path, constants in _newest_files(source):
         try:
-            rows = tuple(_typed(row, source.columns) for row in read(path, source))
+            rows = tuple(_typed({**row, **constants}, source.columns) for row in read(path, source))
         except (OSError, ValueError, TypeError) as error:
             why = " ".join(str(error).split())[:200]
             raise UsageError(
@@ -54,11 +55,13 @@ def read_sample(source: BenchSource, *, most: int = MOST_ROWS) -> tuple[Row, ...
 def write_rows(source: BenchSource, name: str, rows: Sequence[Row]) -> str:
     """Write rows to a hidden file in a source's folder; return its path. `show_file` makes it visible to readers.
 
-    Raises HeadgateError if it cannot be written.
+    For a Delta table, the hidden file is a commit. Raises HeadgateError if it cannot be written.
     """
     hidden = Path(source.folder, f".{name}.{source.format}")
     try:
         Path(source.folder).mkdir(parents=True, exist_ok=True)
+        if table_format(source.format).transaction_log:
+            return delta_commits.prepare(source, name, rows, _as_parquet)
         hidden.write_bytes(_WRITERS[source.format](rows, source))
     except OSError as error:
         raise HeadgateError(
@@ -68,7 +71,9 @@ def write_rows(source: BenchSource, name: str, rows: Sequence[Row]) -> str:
 
 
 def show_file(hidden: str) -> str:
-    """Rename a file of `write_rows`, so that readers see it; return its path."""
+    """Make a file of `write_rows` visible to readers; return its path or, for a commit, table and version."""
+    if hidden.endswith(delta_commits.ENDING):
+        return delta_commits.show(hidden)
     shown = Path(hidden).with_name(Path(hidden).name[1:])
     os.replace(hidden, shown)
     return str(shown)
@@ -104,6 +109,20 @@ def sized(load: ReplayedLoad, sources: Iterable[BenchSource], size: int) -> Repl
             )
         padding[source.table] = (column, round(lengths[column] + size - usual))
     return replace(load, padding=padding)
+
+
+def _newest_files(source: BenchSource) -> Iterator[tuple[Path, Mapping[str, object]]]:
+    """Yield the files of a sample, newest first, each with the values of columns that are not in it."""
+    if table_format(source.format).transaction_log and Path(source.sample, "_delta_log").is_dir():
+        kinds = dict(source.columns)
+        for path, values in delta_commits.newest_files(source.sample):
+            yield (
+                path,
+                {name: None if text is None else _cell(text, kinds.get(name, "")) for name, text in values.items()},
+            )
+        return
+    for path in sorted(_files(source.sample), key=lambda path: (path.stat().st_mtime, path.name), reverse=True):
+        yield path, {}
 
 
 def _files(place: str) -> list[Path]:
@@ -173,7 +192,8 @@ def _cell(value: str, kind: str) -> object:
 def _parquet_rows(path: Path, source: BenchSource) -> Iterable[Mapping[str, Any]]:
     import pyarrow.parquet as parquet
 
-    return parquet.read_table(path).to_pylist()  # type: ignore[no-any-return]  # pyarrow has no types.
+    # read_table() would add columns for folders such as day=2026-01-01.
+    return parquet.ParquetFile(path).read().to_pylist()  # type: ignore[no-any-return]  # pyarrow has no types.
 
 
 def _as_json(rows: Sequence[Row], source: BenchSource) -> bytes:
@@ -202,8 +222,10 @@ def _as_parquet(rows: Sequence[Row], source: BenchSource) -> bytes:
     import pyarrow as arrow
     import pyarrow.parquet as parquet
 
-    schema = arrow.schema([(name, _arrow_type(kind)) for name, kind in source.columns])
-    listed = [{name: _arrow_value(row.get(name), kind) for name, kind in source.columns} for row in rows]
+    # The log of a Delta table has the values of partition columns, and its files do not.
+    columns = [(name, kind) for name, kind in source.columns if name not in source.partitioning]
+    schema = arrow.schema([(name, _arrow_type(kind)) for name, kind in columns])
+    listed = [{name: _arrow_value(row.get(name), kind) for name, kind in columns} for row in rows]
     out = io.BytesIO()
     parquet.write_table(arrow.Table.from_pylist(listed, schema=schema), out)
     return out.getvalue()
@@ -270,6 +292,7 @@ _READERS: Mapping[str, Callable[[Path, BenchSource], Iterable[Mapping[str, Any]]
     "json": _json_rows,
     "csv": _csv_rows,
     "parquet": _parquet_rows,
+    "delta": _parquet_rows,
 }
 _WRITERS: Mapping[str, Callable[[Sequence[Row], BenchSource], bytes]] = {
     "json": _as_json,

@@ -151,5 +151,17 @@ def test_scalability_measures_each_point_in_an_environment_of_its_own(benched: B
     assert not (benched.root / "home/ephemeral").exists()
 
 
+def test_load_for_a_delta_source_is_committed_and_followed(benched: Benched) -> None:
+    scripts = benched.folder / "pipelines/sources/p/landed/sql-scripts"
+    (scripts / "ddl.landed.sql").write_text(f"CREATE TABLE landed ({COLUMNS}) USING delta LOCATION 'landing';")
+    manifest = benched.folder / "headgate.yml"
+    manifest.write_text(f"{MANIFEST}connectors: {{delta: {{}}}}\n")
+    found = json.loads(benched.done("bench", "latency", "kept", "--window", "8", "--probes", "3", "--json"))
+    latencies = {each["phase"]: each for each in found["figures"] if each["kind"] == "latency"}
+    assert {phase: each["spread"]["count"] for phase, each in latencies.items()} == {"idle": 3, "load": 8}
+    assert not any(each["missing"] for each in latencies.values())
+    assert not (benched.root / "home/ephemeral").exists()
+
+
 def _rows(injected: Injected) -> list[dict[str, object]]:
     return [json.loads(line) for line in Path(injected.input).read_text().splitlines()]

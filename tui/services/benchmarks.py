@@ -26,11 +26,18 @@ from tui.services.environment_service import EnvironmentService
 
 RUNNER = "pipelines.bench"
 
-LOADABLE = ("json", "csv", "parquet")
+LOADABLE = ("json", "csv", "parquet", "delta")
 """Formats of external tables to which the benchmark can write rows."""
 
 _UNREADABLE = frozenset({"timestampformat", "dateformat", "timestampntzformat", "compression", "charset", "encoding"})
 """Options of a source under which the rows that the benchmark writes would be read as something else."""
+
+_UNWRITABLE = {
+    "delta.columnmapping.mode": "none",
+    "delta.enableincommittimestamps": "false",
+    "delta.enablerowtracking": "false",
+}
+"""Properties of a Delta table, each with the value under which the commits of the benchmark are valid."""
 
 END_S = 10.0
 
@@ -65,6 +72,7 @@ def choose_tables(operations: EnvironmentService, words: Iterable[str], products
     if not chosen:
         raise UsageError("none of these tables has a statement", remedy="name a table that has one")
     upstream = _upstream(declared, chosen)
+    _refuse_unknown_inputs(declared, upstream)
     streamed = _read(declared, upstream, streaming=True)
     for name in sorted(streamed):
         _refuse_source(declared.tables[name])
@@ -97,6 +105,17 @@ def _read(project: Project, statements: Iterable[TableName], *, streaming: bool)
     }
 
 
+def _refuse_unknown_inputs(project: Project, statements: Iterable[TableName]) -> None:
+    for name in sorted(statements):
+        parsed = project.tables[name].parsed
+        for read in parsed.reads if parsed is not None else ():
+            if read.table not in project.tables:
+                raise Refused(
+                    f"{name} reads {read.table}, whose files are missing or have errors",
+                    remedy="headgate plan --all lists them",
+                )
+
+
 def _refuse_source(table: Table) -> None:
     format = table.parsed_ddl.format
     if format not in LOADABLE:
@@ -104,6 +123,12 @@ def _refuse_source(table: Table) -> None:
             f"{table.name} is a source in {format}, to which a benchmark cannot write rows",
             remedy=f"leave out what reads it; files in {', '.join(LOADABLE)} can be written",
         )
+    for name, value in table.parsed_ddl.properties:
+        if value.lower() != _UNWRITABLE.get(name.lower(), value.lower()):
+            raise Refused(
+                f"{table.name} has the property {name}, under which a benchmark cannot write rows",
+                remedy="leave out what reads it",
+            )
     given = sorted({name.lower() for name, _ in table.parsed_ddl.options} & _UNREADABLE)
     if given:
         raise Refused(
@@ -145,6 +170,9 @@ def bench_sources(
                 sample=samples.get(name, table.parsed_ddl.location_in(data) if table.parsed_ddl.location else ""),
                 event_column=event_column(columns, [*marks, *other]),
                 literals=tuple((column, equal, tuple(texts)) for (column, equal), texts in sorted(literals.items())),
+                partitioning=table.parsed_ddl.partitioning
+                if table_format(table.parsed_ddl.format).transaction_log
+                else (),
             )
         )
     return tuple(found)
@@ -171,7 +199,9 @@ def _statement(
     for read in table.parsed.reads:
         if read.streaming:
             parent = by_version[(read.table, versions.get(read.table, 0))]
-            sources.append((read.table, table_format(parent.stored_as).place_in(parent.folder), parent.stored_as))
+            # An external table lies in its folder itself, whatever its format.
+            own = table_format(parent.stored_as).place_in(parent.folder)
+            sources.append((read.table, parent.folder if parent.external else own, parent.stored_as))
     return BenchStatement(
         table=deployment.table,
         place=table_format(deployment.format).place_in(deployment.folder),

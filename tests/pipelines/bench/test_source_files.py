@@ -1,15 +1,21 @@
 """Rows that are written as files of a source are read again with the same values, in every format."""
 
+import json
+import os
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 
+import pyarrow.parquet as parquet
 import pytest
+from delta_files import WrittenLog
 
 from core.bench.replayed_load import ReplayedLoad, SourceSample
 from core.bench.request import BenchSource
-from core.model.errors import UsageError
+from core.model.errors import HeadgateError, UsageError
 from core.model.names import TableName
 from pipelines.bench.source_files import read_sample, show_file, sized, write_rows
+from pipelines.storage.delta_log import DeltaLog
 
 S = TableName("s")
 COLUMNS = (
@@ -25,6 +31,11 @@ ROWS = (
 
 def source(folder: Path, format: str, columns: tuple[tuple[str, str], ...] = COLUMNS, **options: str) -> BenchSource:
     return BenchSource(S, str(folder), format, columns, options, sample=str(folder))
+
+
+def delta(folder: Path) -> Path:
+    """Create an empty Delta table, and return its folder."""
+    return WrittenLog(folder).log.parent
 
 
 @pytest.mark.parametrize(
@@ -43,6 +54,53 @@ def test_rows_are_read_as_they_were_written(tmp_path: Path, format: str, options
     assert read_sample(of) == ()
     assert show_file(hidden) == str(tmp_path / f"one.{format}")
     assert read_sample(of) == ROWS
+
+
+def test_rows_of_a_delta_table_are_there_once_they_are_committed(tmp_path: Path) -> None:
+    folder = delta(tmp_path)
+    of = source(folder, "delta")
+    first, second = (write_rows(of, f"f{number}", [row]) for number, row in enumerate(ROWS))
+    assert read_sample(of) == ()
+    assert show_file(second) == f"{folder}@1"
+    assert read_sample(of) == ROWS[1:]
+    assert show_file(first) == f"{folder}@2"
+    log = DeltaLog(str(folder))
+    log.refresh()
+    assert (log.head, log.active().rows, not log.keeps_all()) == (2, 2, False)
+    assert not [each for each in os.listdir(folder) if each.endswith(".commit")]
+
+
+def test_values_of_partition_columns_are_in_the_log_and_not_in_the_files(tmp_path: Path) -> None:
+    folder = delta(tmp_path)
+    of = replace(source(folder, "delta"), partitioning=("day", "name"))
+    show_file(write_rows(of, "f", ROWS))
+    lines = (folder / f"_delta_log/{1:020}.json").read_text().splitlines()
+    added = [line["add"] for line in map(json.loads, lines) if "add" in line]
+    assert [each["partitionValues"] for each in added] == [
+        {"day": "2026-01-02", "name": "a, b"}, {"day": "2026-01-03", "name": None},
+    ]  # fmt: skip
+    assert "day" not in parquet.read_schema(folder / added[0]["path"]).names
+
+
+def test_partitions_of_a_sample_are_read_from_the_paths_that_spark_writes(tmp_path: Path) -> None:
+    folder = delta(tmp_path)
+    columns = (("id", "bigint"), ("day", "date"), ("n", "int"))
+    of = replace(source(folder, "delta", columns), partitioning=("day", "n"))
+    hidden = Path(write_rows(of, "f", [{"id": 1, "day": date(2026, 1, 2), "n": 7}]))
+    add = json.loads(hidden.read_text().splitlines()[1])
+    name = add["add"]["path"]
+    (folder / "day=2026-01-02/n=7").mkdir(parents=True)
+    (folder / name).rename(folder / "day=2026-01-02/n=7" / name)
+    add["add"]["path"] = f"day=2026-01-02/n=7/{name}"
+    hidden.write_text(json.dumps(add) + "\n")
+    show_file(str(hidden))
+    assert read_sample(of) == ({"id": 1, "day": date(2026, 1, 2), "n": 7},)
+
+
+def test_without_a_table_nothing_is_committed(tmp_path: Path) -> None:
+    hidden = write_rows(source(tmp_path, "delta"), "f", ROWS)
+    with pytest.raises(HeadgateError, match="there is no Delta table"):
+        show_file(hidden)
 
 
 @pytest.mark.parametrize("format", ["json", "parquet"])

@@ -436,10 +436,21 @@ def test_a_protected_environment_is_refused(folder: Path, capsys: pytest.Capture
             "CREATE TABLE landed (id BIGINT, kind STRING) USING json OPTIONS ('timestampFormat'='yyyy') LOCATION 'l'",
             "landed has the option timestampformat",
         ),
+        (
+            "CREATE TABLE landed (id BIGINT, kind STRING) USING delta LOCATION 'l' "
+            "TBLPROPERTIES ('delta.columnMapping.mode'='name')",
+            "landed has the property delta.columnMapping.mode",
+        ),
+        (
+            "CREATE TABLE landed (id BIGINT) USING json LOCATION",
+            "a reads landed, whose files are missing or have errors",
+        ),
     ],
 )
 def test_sources_that_cannot_be_written_are_refused(
     folder: Path, capsys: pytest.CaptureFixture[str], ddl: str, expected: str
 ) -> None:
     next(folder.glob("pipelines/*/p/landed/sql-scripts/ddl.landed.sql")).write_text(f"{ddl};")
+    with open(folder / "headgate.yml", "a") as file:
+        file.write("connectors: {delta: {}}\n")
     assert expected in said(["bench", "throughput"], capsys, 3)
