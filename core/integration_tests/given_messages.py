@@ -19,7 +19,7 @@ def given_message_expressions(ddl: TableDdl) -> tuple[str, ...]:
     """Return the SQL expressions that turn rows with a table's columns into messages with the columns `MESSAGE`.
 
     A row in which `_corrupt` has a text is a message with that text as its value. Parts that the table does not declare
-    are NULL.
+    are NULL. A row without a declared `_timestamp` has the same time in every run.
     """
     names = {column.name.lower(): quoted_name(column.name) for column in ddl.columns}
     fields = [column for column in ddl.columns if is_field(column)]
@@ -34,7 +34,7 @@ def given_message_expressions(ddl: TableDdl) -> tuple[str, ...]:
         case _:
             value = f"coalesce({', '.join([*given, f'CAST({json_of(fields)} AS BINARY)'])})"
     headers = names.get("_headers", "CAST(NULL AS ARRAY<STRUCT<key: STRING, value: BINARY>>)")
-    at = f"unix_millis({names['_timestamp']})" if "_timestamp" in names else "CAST(NULL AS BIGINT)"
+    at = f"coalesce(unix_millis({names['_timestamp']}), 0L)" if "_timestamp" in names else "CAST(NULL AS BIGINT)"
     made = (key, value, headers, at)
     return tuple(f"{expression} AS {name}" for expression, name in zip(made, MESSAGE, strict=True))
 

@@ -70,18 +70,26 @@ def fault_of_topics(table: TableName, source: Table) -> Fact[NotReplaced] | None
 def own_topics(tables: Iterable[Table], names: SystemNames) -> dict[TableName, TableDdl]:
     """Return the declarations over topics of the environment's own, for all tables over topics among these."""
     every = [table for table in tables if table_format(table.parsed_ddl.format).topics]
-    written = {
-        names.base.of(topic): names.own.of(topic)
-        for table in every
-        if not table.external
-        for topic in topic_place(table.parsed_ddl.location).topics
-    }
+    written = {topic: names.own.of(_topic(writer)) for topic, writer in _writers(every, names.base).items()}
     return {
         table.name: _over_own(table.parsed_ddl, written, names.own)
         if table.external
         else with_topic_named(table.parsed_ddl, names.own.of)
         for table in every
     }
+
+
+def read_messages(tables: Iterable[Table], base: Naming) -> dict[TableName, TableName]:
+    """Return the external tables among these that read messages of a statement among them, each with the statement.
+
+    `base` is the naming of the environment in which the tables are declared.
+    """
+    every = [table for table in tables if table_format(table.parsed_ddl.format).topics]
+    writers, found = _writers(every, base), dict[TableName, TableName]()
+    for table in every:
+        topics = topic_place(table.parsed_ddl.location).topics if table.external else ()
+        found.update((table.name, writers[topic].name) for topic in topics if topic in writers)
+    return found
 
 
 def as_stand_in(ddl: TableDdl) -> TableDdl:
@@ -98,6 +106,17 @@ def as_read(ddl: TableDdl) -> TableDdl:
 def is_assigned(ddl: TableDdl, column: str) -> bool:
     """True if the broker gives a column its values, so that no case can."""
     return table_format(ddl.format).topics and column.lower() in ASSIGNED
+
+
+def _writers(tables: Iterable[Table], base: Naming) -> dict[str, Table]:
+    """Return the statements that write topics, by the name of the topic in the environment with a naming."""
+    return {base.of(_topic(table)): table for table in tables if not table.external}
+
+
+def _topic(table: Table) -> str:
+    """Return the topic that a statement writes, as declared."""
+    (topic,) = topic_place(table.parsed_ddl.location).topics
+    return topic
 
 
 def _over_own(ddl: TableDdl, written: Mapping[str, str], naming: Naming) -> TableDdl:

@@ -110,6 +110,16 @@ def test_without_a_broker_nothing_starts(tiny: Tiny, broker: Broker) -> None:
     assert not left(tiny) and own_topics(broker) == []
 
 
+def test_a_first_case_is_recorded_and_passes(tiny: Tiny, broker: Broker) -> None:
+    (path,) = tiny.done("test", "init", "--integration", "orders", "--pool", "dev").split()
+    try:
+        assert "orders_in" in (tiny.folder / path).read_text()
+        outcomes = {each["name"]: each["outcome"] for each in results(tiny)["results"]}
+    finally:
+        (tiny.folder / path).unlink()
+    assert outcomes == {"p/ordered": "passed", "p/orders_recorded": "passed"} and own_topics(broker) == []
+
+
 def test_a_killed_command_leaves_topics_that_the_next_one_deletes(tiny: Tiny, broker: Broker) -> None:
     program = str(Path(sys.executable).with_name("headgate"))
     command = subprocess.Popen(

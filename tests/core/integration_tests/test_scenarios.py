@@ -7,6 +7,8 @@ from core.integration_tests.repeatability import Repeatability, repeatability
 from core.integration_tests.scenarios import Disturbance, Rows, Shown, compared_runs, judged_starts, parse_scenarios
 from core.model.errors import UsageError
 from core.model.names import TableName as T
+from core.project.model import Project
+from core.project.naming import Naming
 from core.statement_tests.case import Row
 from core.statement_tests.request import CaseOutcome
 
@@ -43,6 +45,41 @@ def test_rows_that_are_chosen_at_random_are_not_compared() -> None:
     assert {each.unrepeatable for each in found.values()} == {"rand() decides which rows a has"}
     result = compared_runs("s", A, A, found, after="after it")
     assert (result.outcome, result.fact.kind) == (CaseOutcome.SKIPPED, Shown.UNREPEATABLE)
+
+
+OVER = "USING kafka OPTIONS ('kafka.bootstrap.servers'='b:9092', {}='{}')"
+
+
+def over_topics(landed: str, **selects: str) -> Project:
+    """Return a project in which `c` writes the topic `made`, and `landed` reads a topic."""
+    columns, texts = "(id BIGINT, kind STRING", small_project.texts(**selects)
+    texts["headgate.yml"] += "connectors: {kafka: {}}\n"
+    side = "pipelines/sources/p/side/sql-scripts/ddl.side.sql"
+    texts[side] = f"CREATE TABLE side {columns}) USING json LOCATION 'side';"
+    ddl = f"CREATE TABLE landed {columns}, _offset BIGINT) {OVER.format('subscribe', landed)};"
+    texts["pipelines/sources/p/landed/sql-scripts/ddl.landed.sql"] = ddl
+    texts["pipelines/facts/other/c/sql-scripts/ddl.c.sql"] = (
+        f"CREATE TABLE c {columns}) {OVER.format('topic', 'made')};"
+    )
+    return small_project.project(texts)
+
+
+def test_offsets_are_compared_unless_rows_are_in_another_order() -> None:
+    project = over_topics("orders", a="SELECT _offset AS id, kind FROM STREAM landed")
+    for reordered, left_out in ((False, set()), (True, {"id"})):
+        found = repeatability(project, map(T, ("a", "b")), reordered=reordered)
+        assert [set(each.left_out) for each in found.values()] == [left_out, left_out]
+        assert not found[T("b")].unrepeatable
+
+
+def test_readers_of_messages_that_a_statement_writes_are_not_compared() -> None:
+    project = over_topics("dev_made", c="SELECT id, kind FROM STREAM b", b="SELECT id, kind FROM STREAM side")
+    found = repeatability(project, map(T, ("b", "c", "a")), base=Naming(prefix="dev_"))
+    assert {name: each.unrepeatable for name, each in found.items()} == {
+        "b": "", "c": "", "a": "a reads messages of c, which writes them at least once",
+    }  # fmt: skip
+    found = repeatability(project, map(T, ("b", "c", "a")))
+    assert found[T("a")].unrepeatable == "", "without the prefix, it is the topic of another environment"
 
 
 def test_equal_rows_pass_and_tables_without_rows_are_noted() -> None:
