@@ -71,6 +71,11 @@ def ephemeral_root(environ: Mapping[str, str]) -> str:
     return str(_root(environ) / "ephemeral")
 
 
+def cluster_root(environ: Mapping[str, str]) -> str:
+    """Return the folder of a user's standalone cluster, which all projects share."""
+    return str(_root(environ) / "cluster")
+
+
 def _root(environ: Mapping[str, str]) -> PurePosixPath:
     state = environ.get("XDG_STATE_HOME") or str(PurePosixPath(environ.get("HOME") or "/") / ".local/state")
     return PurePosixPath(environ.get("HEADGATE_HOME") or PurePosixPath(state) / "headgate")

@@ -21,6 +21,7 @@ class ClusterWorker:
     cores: int
     memory_mib: int
     """Memory that the worker offers to executors."""
+    port: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,9 @@ def cluster_view(document: Mapping[str, Any]) -> ClusterView:
             master=str(document["url"]),
             status=str(document["status"]),
             workers=tuple(
-                ClusterWorker(str(each["host"]), str(each["state"]), int(each["cores"]), int(each["memory"]))
+                ClusterWorker(
+                    str(each["host"]), str(each["state"]), int(each["cores"]), int(each["memory"]), int(each["port"])
+                )
                 for each in document["workers"]
             ),
             applications=tuple(

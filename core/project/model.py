@@ -1,5 +1,6 @@
 """The declared project as frozen values, which `core.project_reader` creates from the project's files."""
 
+import re
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -363,6 +364,18 @@ class Pool:
         if self.master is None:
             return ""
         return self.master_ui.rstrip("/") or f"http://{self.master.removeprefix(MASTER_SCHEME).rpartition(':')[0]}:8080"
+
+
+MOST_CORES = 1024
+LEAST_MIB, MOST_MIB = 512, 4096 * 1024
+"""Bounds of a heap in MiB; Spark refuses less than 450 MiB (`UnifiedMemoryManager.getMaxMemory`)."""
+
+_MEMORY = re.compile(r"[1-9][0-9]{0,17}[mgMG]\Z")
+
+
+def is_memory(text: str) -> bool:
+    """True if a text is a size that a heap may have, such as `768m` or `2g`."""
+    return bool(_MEMORY.match(text)) and LEAST_MIB <= mebibytes(text) <= MOST_MIB
 
 
 def mebibytes(memory: str) -> int:

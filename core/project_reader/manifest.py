@@ -23,7 +23,19 @@ from core.policy.roles_and_rules import (
 )
 from core.project.connectors import CONNECTORS, Connector, coordinate_fault, is_exclusion
 from core.project.manifest_head import COLOURS, MANIFEST_PATH, PLACES, ManifestHead
-from core.project.model import CLUSTER, LOCAL, MASTER_SCHEME, Compatibility, Environment, Pool, Settings, mebibytes
+from core.project.model import (
+    CLUSTER,
+    LEAST_MIB,
+    LOCAL,
+    MASTER_SCHEME,
+    MOST_CORES,
+    MOST_MIB,
+    Compatibility,
+    Environment,
+    Pool,
+    Settings,
+    is_memory,
+)
 from core.project.naming import OWN, SHARED
 from core.project.variables import REFERENCE, Variable
 from core.project_reader.layout import ManifestLayout, read_layout
@@ -37,7 +49,6 @@ from core.text.wording import did_you_mean
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}\Z")
 _MASTER = re.compile(rf"{MASTER_SCHEME}(\[[0-9A-Fa-f:]+\]|[A-Za-z0-9._-]+):[1-9][0-9]{{0,4}}\Z")
 _PAGE = re.compile(r"https?://[^/\s@?#]+/?\Z")
-_MEMORY = re.compile(r"[1-9][0-9]{0,17}[mgMG]\Z")
 _ENVIRONMENT_KEYS = ("data", "protected", "colour", "naming", "sources", "pool", "objective", "policy", "variables")
 _KEYS = (
     "project", "id", "default_env", "environments", "defaults", "products", "connectors", "variables",
@@ -46,9 +57,6 @@ _KEYS = (
 _MOVED = {"prefix": "naming.prefix"}
 
 YEAR_D = 365
-MOST_CORES = 1024
-LEAST_MIB, MOST_MIB = 512, 4096 * 1024
-"""Bounds of a heap in MiB; Spark refuses less than 450 MiB (`UnifiedMemoryManager.getMaxMemory`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,7 +280,7 @@ def _pool(section: YamlSection) -> Pool:
     if cores != int(cores):
         section.wrong("cores", "a whole number", "write cores: 2")
     memory = section.text("memory", "2g")
-    if not _MEMORY.match(memory) or not LEAST_MIB <= mebibytes(memory) <= MOST_MIB:
+    if not is_memory(memory):
         section.wrong("memory", f"a size from {LEAST_MIB}m to {MOST_MIB // 1024}g", "write memory: 2g")
         memory = "2g"
     url = section.text("url", "")

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 from core.model.errors import HeadgateError, InvalidProject, UsageError
 from core.model.table_formats import WRITTEN
-from pipelines.demo.data_folder import DemoDataFolder, lock_holder, open_folder, read_object
+from pipelines.demo.data_folder import DemoDataFolder, lock_holder, open_folder
 from pipelines.demo.event_generator import (
     FREE_BYTES_MIN,
     HOURS_MAX,
@@ -30,6 +30,7 @@ from pipelines.demo.event_generator import (
 )
 from pipelines.demo.sample_changes import CHANGES, change_project
 from pipelines.demo.sample_copy import SampleCopy, copy_sample
+from pipelines.whole_files import read_object
 
 
 class _Parser(argparse.ArgumentParser):

@@ -19,7 +19,8 @@ from pipelines.demo.data_folder import DemoDataFolder
 from pipelines.demo.event_generator import GeneratorClock
 from pipelines.demo.restaurant import Content, OrderBook, OrderState, Restaurant, Shift, Transaction, work
 from pipelines.demo.scenarios import cluster_of, lay_out, read_scenario, shift_of
-from pipelines.demo.servers import PostgresCluster, Say
+from pipelines.demo.servers import PostgresCluster
+from pipelines.local_pool.detached_servers import Say
 from pipelines.storage.file_stream_logs import batch_files, local_path
 
 if TYPE_CHECKING:

@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
 from core.model.errors import HeadgateError, Refused, UsageError
 from core.model.names import whole_number
 from pipelines.demo.event_simulation import FEEDS, GeneratorState, LinesByFeed, generator_state_from_json
+from pipelines.whole_files import write_whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +64,6 @@ def open_folder(path: str | Path) -> DemoDataFolder:
     return folder
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Replace a file atomically. Readers see the old or the new content, and Spark ignores the temporary dot-file."""
-    temporary = path.with_name(f".{path.name}.tmp")
-    temporary.write_text(text)
-    os.replace(temporary, path)
-
-
 def write_events(folder: DemoDataFolder, book: GeneratorState, lines: LinesByFeed) -> dict[str, int]:
     """Write one second's events to the feeds' folders, and return the number of events per feed.
 
@@ -92,15 +86,6 @@ def read_generator_state(folder: DemoDataFolder) -> GeneratorState | None:
         return generator_state_from_json(json.loads(folder.book.read_text()))
     except (ValueError, TypeError, KeyError) as error:
         raise UsageError(f"{folder.book} cannot be read", remedy="remove it together with landing/") from error
-
-
-def read_object(path: Path) -> dict[str, Any] | None:
-    """Return the JSON object in a file, or None if the file is missing or does not contain a complete object."""
-    try:
-        value = json.loads(path.read_text())
-    except (OSError, ValueError):
-        return None
-    return value if isinstance(value, dict) else None
 
 
 @contextmanager

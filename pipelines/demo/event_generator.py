@@ -14,15 +14,7 @@ from typing import Any, Protocol
 from core.model.errors import TryAgain
 from core.model.names import TableName
 from core.project.model import Project
-from pipelines.demo.data_folder import (
-    DemoDataFolder,
-    exclusive_lock,
-    lock_holder,
-    read_generator_state,
-    read_object,
-    write_events,
-    write_whole,
-)
+from pipelines.demo.data_folder import DemoDataFolder, exclusive_lock, lock_holder, read_generator_state, write_events
 from pipelines.demo.event_simulation import (
     FEEDS,
     GeneratorState,
@@ -31,6 +23,7 @@ from pipelines.demo.event_simulation import (
     take_pending,
     timestamp,
 )
+from pipelines.whole_files import read_object, write_whole
 
 HOURS_MAX = 2.0
 FREE_BYTES_MIN = 5 * 10**9

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from core.model.errors import HeadgateError
-from pipelines.demo.data_folder import DemoDataFolder, exclusive_lock, write_whole
+from pipelines.demo.data_folder import DemoDataFolder, exclusive_lock
 from pipelines.demo.event_generator import GeneratorClock
+from pipelines.whole_files import write_whole
 
 if TYPE_CHECKING:
     from psycopg import Connection

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from core.model.errors import Refused, UsageError
 from core.model.table_formats import table_format
-from pipelines.demo.data_folder import read_object, write_whole
 from pipelines.demo.sample_copy import MARKER
+from pipelines.whole_files import read_object, write_whole
 
 _FORMAT = re.compile(r"^USING (\w+);", re.MULTILINE)
 _SALES = "pipelines/intermediates/sales"

@@ -14,8 +14,9 @@ from uuid import uuid4
 
 from core.model.errors import HeadgateError, Refused
 from core.model.table_formats import WRITTEN, table_format
-from pipelines.demo.data_folder import open_folder, read_object
+from pipelines.demo.data_folder import open_folder
 from pipelines.demo.event_simulation import FOLDER, KEYED_TABLES
+from pipelines.whole_files import read_object
 
 MARKER = ".headgate-demo"
 """Marker file of a demo folder, which makes the folder reusable and lists the copied files for a purge."""

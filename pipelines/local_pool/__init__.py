@@ -1,1 +1,1 @@
-"""The local pool: a Spark Connect server run as a child process, with its Java, jars and locks."""
+"""The local pool: a Connect server as a child process, with its Java, jars and locks; a standalone cluster."""

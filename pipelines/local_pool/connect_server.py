@@ -25,6 +25,7 @@ from core.project.connectors import Connector
 from core.project.model import Pool
 from pipelines.local_pool import process_locks
 from pipelines.local_pool.connector_jars import ConnectorJars
+from pipelines.local_pool.detached_servers import free_port
 from pipelines.local_pool.java_and_spark import (
     TOKEN,
     JavaCheck,
@@ -221,7 +222,7 @@ class LocalPool:
         self._make_room()
         token = secrets.token_hex(24)
         given = tuple(connector.name for connector in self._jars.connectors)
-        server = ServerRecord(secrets.token_hex(8), _free_port(), home=str(self._home), connectors=given)
+        server = ServerRecord(secrets.token_hex(8), free_port(), home=str(self._home), connectors=given)
         server = replace(server, master=self._pool.master)
         _write(self._home / "pool.token", token, 0o600)
         self._write(server)
@@ -464,12 +465,6 @@ class LocalPool:
 def python_of(home: Path) -> Path:
     """Return the program that a server and its executors run as Python; on a cluster, also each worker has it there."""
     return home / "pool" / "python"
-
-
-def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 def _listens(url: str) -> bool:

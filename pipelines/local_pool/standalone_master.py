@@ -41,7 +41,7 @@ def address_towards(master: str) -> str:
         why = f"did not answer within {ANSWERS_S:.0f} s" if isinstance(error, TimeoutError) else _reason(error)
         raise PoolUnreachable(
             f"the master {master} cannot be reached: {why}",
-            remedy="start it, or correct pool.master in headgate.yml",
+            remedy="start it (one on this machine: headgate cluster up), or correct pool.master in headgate.yml",
         ) from error
 
 
@@ -50,17 +50,14 @@ def read_master(page: str) -> ClusterView:
     remedy = "correct pool.master_ui in headgate.yml; Spark's default is port 8080 of the master"
     try:
         return call(ANSWERS_S, _document, page)
-    except PoolUnreachable as error:
-        raise PoolUnreachable(
-            f"the web interface of the master, {page}, gave {error.summary}", remedy=remedy
-        ) from error
+    except (PoolUnreachable, TimeoutError) as error:
+        summary = f"the web interface of the master, {page}, gave no answer within {ANSWERS_S:.3g} s"
+        raise PoolUnreachable(summary, remedy=remedy) from error
     except ValueError as error:
         raise PoolUnreachable(f"{page} is not the web interface of a standalone master", remedy=remedy) from error
     except (OSError, HTTPException) as error:
-        why = _reason(error)
-        raise PoolUnreachable(
-            f"the web interface of the master, {page}, cannot be read: {why}", remedy=remedy
-        ) from error
+        summary = f"the web interface of the master, {page}, cannot be read: {_reason(error)}"
+        raise PoolUnreachable(summary, remedy=remedy) from error
 
 
 def is_this_machine(host: str) -> bool:

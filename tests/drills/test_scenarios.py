@@ -41,9 +41,9 @@ def test_a_killed_database_is_started_again_and_down_ends_every_process(scenario
     marker = json.loads((scenario.folder / "servers/servers.json").read_text())["marker"]
     before, pids = scenario.count(), {*scenario.servers().values(), scenario.agent_pid(), scenario.pool_pid()}
     until(lambda: scenario.count() > before, 60, "there are more pizzas to bake")
-    assert killed not in pids and processes_with("HEADGATE_DEMO_SERVER", marker)
+    assert killed not in pids and processes_with("HEADGATE_SERVER", marker)
     assert "PostgreSQL" in scenario.done("down", "--json")
-    assert not [pid for pid in pids if alive(pid)] and not processes_with("HEADGATE_DEMO_SERVER", marker)
+    assert not [pid for pid in pids if alive(pid)] and not processes_with("HEADGATE_SERVER", marker)
 
 
 @pytest.mark.parametrize("scenario", [6], indirect=True)

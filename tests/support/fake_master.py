@@ -3,7 +3,7 @@
 import json
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -66,7 +66,9 @@ def fake_master() -> Iterator[FakeMaster]:
                 described.hangs.wait(60)
             self.send_response(200 if self.path == "/json/" else 404)
             self.end_headers()
-            self.wfile.write(described.document())
+            # A caller that has given up has closed the connection.
+            with suppress(BrokenPipeError):
+                self.wfile.write(described.document())
 
         def log_message(self, *words: object) -> None:
             return

@@ -36,7 +36,8 @@ from live_project import until
 from pool_jars import CACHE
 
 from core.model.errors import HeadgateError
-from pipelines.demo.servers import KAFKA, Artifact, KafkaBroker, free_port, java_program, resolved_jars
+from pipelines.demo.servers import KAFKA, Artifact, KafkaBroker, java_program, resolved_jars
+from pipelines.local_pool.detached_servers import free_port
 
 QUIET = logging.getLogger("kafka broker")
 """Receives the messages that the client library would otherwise write to stderr while a broker is down."""

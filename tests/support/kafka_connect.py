@@ -10,7 +10,8 @@ from live_project import until
 from postgres_server import PostgresServer
 
 from pipelines.demo import servers
-from pipelines.demo.servers import CONNECT, DEBEZIUM, free_port
+from pipelines.demo.servers import CONNECT, DEBEZIUM
+from pipelines.local_pool.detached_servers import free_port
 
 
 class KafkaConnect(servers.KafkaConnect):

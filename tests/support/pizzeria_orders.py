@@ -12,9 +12,9 @@ from pathlib import Path
 from live_project import Driven, until
 from release_project import asked
 
-from pipelines.demo.data_folder import write_whole
 from pipelines.demo.sample_copy import copy_sample
 from pipelines.spark_connect.session import Session
+from pipelines.whole_files import write_whole
 
 STATEMENTS = (
     "src_orders", "int_order_items", "int_priced_items", "fct_kitchen_load", "fct_revenue", "vw_busy_windows"

@@ -13,7 +13,8 @@ from typing import Any
 import psycopg
 from live_project import alive, until
 
-from pipelines.demo.servers import PostgresCluster, free_port
+from pipelines.demo.servers import PostgresCluster
+from pipelines.local_pool.detached_servers import free_port
 
 READER, PASSWORD = "reader", "geheim"
 """The only user who needs a password, and the password; see `password_file`."""

@@ -3,12 +3,14 @@
 import json
 import subprocess
 import threading
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from core.model.errors import HeadgateError, error_from_json
+from core.model.errors import HeadgateError, TryAgain, error_from_json
 from tui.agent_client import os_processes
+from tui.agent_client.agent_process import ProgressCallback, WaitProgress
 
 _LINES = 20
 """Number of the last lines of stderr that are kept, of which an error shows the last."""
@@ -95,3 +97,42 @@ class SparkSideProcess:
     def _listen(self) -> None:
         for line in self._child.stderr or ():
             self._said = [*self._said[1 - _LINES :], line]
+
+
+def last_answer(
+    module: str,
+    words: Sequence[str],
+    environ: Mapping[str, str],
+    *,
+    task: str,
+    seconds: float,
+    progress: ProgressCallback | None = None,
+) -> dict[str, Any]:
+    """Run a module with arguments and return its answer, the last line of its output. An error in it is raised.
+
+    `progress` is called several times a second with what the child is waiting for, from `{"waiting": …}` on its lines.
+    `task` names it in errors, as in "the demo". Raises TryAgain after `seconds`; the child is then killed.
+    """
+    began, last, waiting = time.monotonic(), "", f"{task} starts"
+    for line in os_processes.output_lines(module, words, environ):
+        waited = time.monotonic() - began
+        last, waiting = line.strip() or last, _waiting(line) or waiting
+        if waited > seconds:
+            raise TryAgain(f"{task} did not answer within {seconds:.0f} s", remedy="try again")
+        if progress:
+            progress(WaitProgress(waiting, waited, 0.0))
+    try:
+        answer = json.loads(last)
+    except ValueError as error:
+        why = f"the process of {task} failed: {last or 'nothing'}"
+        raise HeadgateError(why, remedy="install headgate again") from error
+    if "error" in answer:
+        raise error_from_json(answer["error"])
+    return dict(answer)
+
+
+def _waiting(line: str) -> str:
+    try:
+        return str(json.loads(line)["waiting"])
+    except (ValueError, LookupError, TypeError):
+        return ""

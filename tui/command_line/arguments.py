@@ -462,6 +462,17 @@ def doctor(parser: CommandParser) -> None:
     parser.add_argument("--paths", action="store_true", help="print the paths of all files and folders")
 
 
+def cluster(parser: CommandParser) -> None:
+    parser.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="data on stdout as JSON")
+
+
+def cluster_up(parser: CommandParser) -> None:
+    cluster(parser)
+    parser.add_argument("--workers", type=count, metavar="N", help="number of workers; at first 1, then as before")
+    parser.add_argument("--cores", type=count, metavar="C", help="cores of each worker; at first 2")
+    parser.add_argument("--memory", metavar="M", help="memory of each worker for executors; at first 2g")
+
+
 def demo(parser: CommandParser) -> None:
     demo_folder(parser)
     parser.add_argument("--no-console", action="store_true", help="return once every statement has processed rows")

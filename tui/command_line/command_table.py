@@ -152,6 +152,14 @@ BENCH_SUBCOMMANDS = (
                    arguments.bench_show),
 )  # fmt: skip
 
+CLUSTER_SUBCOMMANDS = (
+    SubcommandSpec("up", "Start what is not running, and print the lines of headgate.yml for a pool on it.",
+                   "headgate cluster up\nheadgate cluster up --workers 2 --cores 2 --memory 1g", arguments.cluster_up),
+    SubcommandSpec("down", "End master and workers.", "headgate cluster down", arguments.cluster),
+    SubcommandSpec("status", "Show each process beside what the master says.",
+                   "headgate cluster status\nheadgate cluster status --json", arguments.cluster),
+)  # fmt: skip
+
 INIT_SUBCOMMANDS = (
     SubcommandSpec("table", "Write a new table of this project.",
                    "headgate init table clicks\nheadgate init table fct_orders --layer facts --reads src_orders\n"
@@ -299,6 +307,9 @@ COMMAND_SPECS = (
                 arguments.restore),
     CommandSpec("doctor", HOUSE, "Check Java, jars, Python, disk, terminal, project, home, agent, ledger.",
                 "headgate doctor --json", "doctor:doctor", arguments.doctor),
+    CommandSpec("cluster", HOUSE, "Start, end or show a standalone cluster on this machine.",
+                "headgate cluster up --workers 2\nheadgate cluster status\nheadgate cluster down",
+                "cluster:cluster", arguments.cluster, places=False, subcommands=CLUSTER_SUBCOMMANDS),
     CommandSpec("demo", HOUSE, "Run the sample project: a pizzeria.",
                 "headgate demo\nheadgate demo ./my-demo --no-console\nheadgate demo ../on-delta --format delta\n"
                 "headgate demo --scenario 6\nheadgate demo compare\nheadgate demo settle\n"

@@ -30,6 +30,7 @@ GOES_ON_BY_COMMAND = {
     "down": "the shutdown continues: run headgate down again to check that nothing is running",
     "backup": "the file exists only if the backup was complete: run headgate backup again",
     "restore": "the ledger is complete, either the old or the restored one: run headgate restore again, or headgate up",
+    "cluster": "what was started keeps running: headgate cluster up goes on, headgate cluster down ends it",
     "demo": "what was started keeps running: headgate demo returns to it, headgate down in its folder stops it",
     "bench": (
         "what was measured is lost. If something of its environment is left, headgate doctor names it, "

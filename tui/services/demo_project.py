@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from core.model.errors import HeadgateError, TryAgain, error_from_json
+from core.model.errors import HeadgateError
 from core.model.names import trigger_s
 from core.model.states import State, WantedState
 from core.observed.versions import StatementLine
 from tui.agent_client import os_processes
 from tui.agent_client.agent_process import ProgressCallback, WaitProgress
+from tui.agent_client.spark_side_process import last_answer
 from tui.project_folder.environment_selection import SelectedEnvironment
 from tui.services.environment_service import EnvironmentService
 from tui.services.teardown import DEMO_FILE, GENERATOR, find_generator
@@ -108,30 +109,7 @@ def run_demo_child(
 
     `progress` is called several times a second with a description of what the child is waiting for.
     """
-    began, last, waiting = time.monotonic(), "", "the demo starts"
-    for line in os_processes.output_lines(GENERATOR, words, environ):
-        waited = time.monotonic() - began
-        last, waiting = line.strip() or last, _waiting(line) or waiting
-        if waited > seconds:
-            raise TryAgain(f"the demo did not answer within {seconds:.0f} s", remedy="try again")
-        if progress:
-            progress(WaitProgress(waiting, waited, 0.0))
-    try:
-        answer = json.loads(last)
-    except ValueError as error:
-        raise HeadgateError(
-            f"the demo's process failed: {last or 'nothing'}", remedy="install headgate again"
-        ) from error
-    if "error" in answer:
-        raise error_from_json(answer["error"])
-    return dict(answer)
-
-
-def _waiting(line: str) -> str:
-    try:
-        return str(json.loads(line)["waiting"])
-    except (ValueError, LookupError, TypeError):
-        return ""
+    return last_answer(GENERATOR, words, environ, task="the demo", seconds=seconds, progress=progress)
 
 
 def start_generator(

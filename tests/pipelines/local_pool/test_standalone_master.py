@@ -23,7 +23,7 @@ def test_a_master_reports_its_workers_and_applications(master: FakeMaster) -> No
     master.workers = [worker(), worker("h2", "DEAD", cores=8)]
     master.applications = [{"id": "app-1", "name": "headgate", "state": "RUNNING", "cores": 2, "user": "root"}]
     found = read_master(master.page)
-    workers = (ClusterWorker("127.0.0.1", "ALIVE", 2, 1024), ClusterWorker("h2", "DEAD", 8, 1024))
+    workers = (ClusterWorker("127.0.0.1", "ALIVE", 2, 1024, 7078), ClusterWorker("h2", "DEAD", 8, 1024, 7078))
     application = ClusterApplication("app-1", "headgate", "RUNNING", 2)
     assert found == ClusterView(master.master, "ALIVE", workers, (application,))
     assert found.alive == workers[:1]
@@ -51,7 +51,7 @@ def test_a_master_that_is_not_there_is_named_with_what_to_do() -> None:
     with pytest.raises(PoolUnreachable) as raised:
         require_master(f"spark://127.0.0.1:{port}")
     assert raised.value.summary == f"the master spark://127.0.0.1:{port} cannot be reached: connection refused"
-    assert raised.value.remedy == "start it, or correct pool.master in headgate.yml"
+    assert raised.value.remedy.startswith("start it (one on this machine: headgate cluster up)")
     with pytest.raises(PoolUnreachable, match=f"http://127.0.0.1:{port}, cannot be read: connection refused"):
         read_master(f"http://127.0.0.1:{port}")
 
