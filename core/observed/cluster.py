@@ -22,6 +22,8 @@ class ClusterWorker:
     memory_mib: int
     """Memory that the worker offers to executors."""
     port: int = 0
+    free_cores: int = 0
+    free_memory_mib: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +56,7 @@ class ClusterView:
 
 
 class ClusterFault(FactKind):
-    """Why the statements of a pool do not progress, although its server answers."""
+    """What a pool cannot do although its server answers, as the master of its cluster says or fails to say."""
 
     NO_WORKER = (
         "no worker of the cluster is alive: its master {master} says so",
@@ -64,15 +66,49 @@ class ClusterFault(FactKind):
         "no worker of the cluster has the {memory} of an executor: its master {master} says {most}m at most",
         "write memory: {most}m in headgate.yml and restart the pool, or start workers with more memory",
     )
+    NO_CORES = (
+        "the pool has no executor: its master {master} says that no worker has a free core and {memory}",
+        "start more workers, or end another application; the statements then go on by themselves",
+    )
+    FORGOTTEN = (
+        "the master {master} does not know the pool's server: it has lost its record, or removed the server",
+        "headgate down, then headgate up: the statements go on from their checkpoints",
+    )
+    RECOVERING = (
+        "the master {master} is {status}: executors go on, but it starts none until it is ALIVE",
+        "it recovers by itself within a minute, unless pool.master names the standby of another one",
+    )
+    LOST = (
+        "the master {master} cannot be reached: executors go on, but none that is lost is replaced",
+        "start the master",
+    )
+
+    @property
+    def stops_statements(self) -> bool:
+        """True if no statement of the pool can progress; False if they go on until an executor is lost."""
+        return self not in (ClusterFault.RECOVERING, ClusterFault.LOST)
 
 
-def fault_of_cluster(pool: Pool, view: ClusterView) -> Fact[ClusterFault] | None:
-    """Return why nothing can run on a pool's cluster, as its master describes it; None if executors can."""
+def fault_of_cluster(pool: Pool, view: ClusterView, application: str | None = None) -> Fact[ClusterFault] | None:
+    """Return what is wrong with a pool's cluster, as its master describes it; None if the pool's executors can run.
+
+    `application` is the name under which the pool's server has registered; None if it has not, or nobody knows.
+    """
+    if view.status != ALIVE:
+        return ClusterFault.RECOVERING.of(master=pool.master, status=view.status)
     if not view.alive:
         return ClusterFault.NO_WORKER.of(master=pool.master)
-    most = max(worker.memory_mib for worker in view.alive)
-    if most < mebibytes(pool.memory):
+    needed, most = mebibytes(pool.memory), max(worker.memory_mib for worker in view.alive)
+    if most < needed:
         return ClusterFault.NO_MEMORY.of(master=pool.master, memory=pool.memory, most=most)
+    if application is None:
+        return None
+    ours = [each for each in view.applications if each.name == application]
+    if not ours:
+        return ClusterFault.FORGOTTEN.of(master=pool.master)
+    has_room = any(worker.free_cores and worker.free_memory_mib >= needed for worker in view.alive)
+    if not has_room and not any(each.cores for each in ours):
+        return ClusterFault.NO_CORES.of(master=pool.master, memory=pool.memory)
     return None
 
 
@@ -84,7 +120,13 @@ def cluster_view(document: Mapping[str, Any]) -> ClusterView:
             status=str(document["status"]),
             workers=tuple(
                 ClusterWorker(
-                    str(each["host"]), str(each["state"]), int(each["cores"]), int(each["memory"]), int(each["port"])
+                    host=str(each["host"]),
+                    state=str(each["state"]),
+                    cores=int(each["cores"]),
+                    memory_mib=int(each["memory"]),
+                    port=int(each["port"]),
+                    free_cores=int(each["coresfree"]),
+                    free_memory_mib=int(each["memoryfree"]),
                 )
                 for each in document["workers"]
             ),

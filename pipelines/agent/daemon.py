@@ -36,7 +36,7 @@ from pipelines.agent.identity.registry_records import RegistryRecords, recorded_
 from pipelines.agent.measurements.lag_collector import EVERY_S, EVERY_VARIABLE, LagCollector
 from pipelines.agent.measurements.table_statistics_collector import TICK_S, TableStatisticsCollector
 from pipelines.agent.overlay_expiry import OverlayExpiry
-from pipelines.agent.pool import pointers
+from pipelines.agent.pool import cluster_watch, pointers
 from pipelines.agent.pool.pointers import PointerCheck
 from pipelines.agent.pool.pool_catalog import leave_server
 from pipelines.agent.pool.pool_supervisor import UNKNOWN_S, PoolSupervisor
@@ -196,6 +196,11 @@ class Agent:
                 ("expiry", overlay_expiry.EVERY_S, OverlayExpiry(self._context).round),
             )
         ]
+        if self._context.layout.environment.pool.master is not None:
+            # A loop of its own, because a master that does not answer must delay nothing.
+            seconds, watch = cluster_watch.EVERY_S, self._keeper.watch_cluster
+            args = ("cluster", seconds, watch)
+            loops.append(threading.Thread(target=self._loop, args=args, name="cluster", daemon=True))
         # Actions that free disk space come first. Each one is tried, whatever fails before it.
         house: tuple[Callable[[], None], ...] = (
             partial(purge_trash, self._context),
@@ -298,7 +303,7 @@ class Agent:
             # An outdated ledger would make the reconciler stop running statements and start stopped ones.
             self._context.identity.refuse_doubt()
             ended = pool.call(READ_CALL_S, pool.queries.ended)
-            self._reconciler.round(before, queries, ended)
+            self._reconciler.round(before, queries, ended, fault=self._keeper.cluster_fault)
             self._runs.resume_open()
         except (PoolUnreachable, EngineRefused) as error:
             self._keeper.record_answer(error)

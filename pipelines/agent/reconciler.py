@@ -21,12 +21,13 @@ from core.model.errors import (
 from core.model.events import EventCause, EventKind
 from core.model.names import TableName, query_name, split_query, trigger_s
 from core.model.states import ALIVE, State, TableFaultKind, WantedState
+from core.observed.cluster import ClusterFault
 from core.observed.versions import Deployment
 from core.ports.spark import ReportedQuery
 from core.ports.storage import CheckpointState
 from core.project.revision import raising_functions
 from core.sql.registered_functions import REGISTERED
-from core.text.sentence import Sentence
+from core.text.sentence import Fact, Sentence
 from pipelines.agent.context import READ_CALL_S, AgentContext, PoolConnection
 from pipelines.agent.deployment_compiler import jar_of, writes_in_python
 from pipelines.agent.pool.pool_catalog import ACTS_AT_ONCE, PoolCatalog
@@ -111,12 +112,19 @@ class Reconciler:
         """Copy stop requests from the emergency journal to the ledger, before a round compares anything."""
         apply_journal(self.agent, self.emergency)
 
-    def round(self, before: BeforeRound, queries: tuple[ReportedQuery, ...], ended: tuple[ReportedQuery, ...]) -> None:
+    def round(
+        self,
+        before: BeforeRound,
+        queries: tuple[ReportedQuery, ...],
+        ended: tuple[ReportedQuery, ...],
+        *,
+        fault: Fact[ClusterFault] | None = None,
+    ) -> None:
         """Compare the registry with the pool's queries, and correct the differences.
 
         `before` is the registry from before the pool was queried; versions that were started or stopped since then are
-        left to the next round. `ended` are queries that have ended since the last round. An error in one statement does
-        not affect other statements. Starts and stops run in parallel.
+        left to the next round. `fault` is that of the pool's cluster. `ended` are queries that have ended since the
+        last round. An error in one statement does not affect other statements. Starts and stops run in parallel.
         """
         deployments = before.deployments
         active = {query.name: query for query in queries if query.active}
@@ -131,7 +139,7 @@ class Reconciler:
             if query is None or query.run_id != deployment.run_id or deployment.wanted == WantedState.STOPPED:
                 differing.append(deployment)
             else:
-                self._with_lock(deployment, partial(self._running, deployment, query))
+                self._with_lock(deployment, partial(self._running, deployment, query, fault))
         in_threads(ACTS_AT_ONCE, partial(self._differs, active, before.stops), differing)
         self._unknown(active, deployments)
         known = {query_name(d.table, d.version) for d in deployments}
@@ -179,8 +187,10 @@ class Reconciler:
                 f"the agent failed unexpectedly on it ({type(error).__name__}); see headgate logs agent",
             )
 
-    def _running(self, deployment: Deployment, query: ReportedQuery) -> None:
-        late = why_late(self.agent, deployment, query)
+    def _running(self, deployment: Deployment, query: ReportedQuery, fault: Fact[ClusterFault] | None) -> None:
+        # Without workers, Spark reports the query as active, and as processing data.
+        stuck = fault is not None and fault.kind.stops_statements
+        late = fault.sentence if fault is not None and stuck else why_late(self.agent, deployment, query)
         state = State.RUNNING if query.progress is not None or query.waits else State.STARTING
         state = State.DEGRADED if late else state
         changes: dict[str, object] = {}

@@ -182,6 +182,12 @@ class LocalPool:
         return server.pid if server and self._is_ours(server) else None
 
     @property
+    def application(self) -> str | None:
+        """The name under which the server registers with the master of a cluster; None if it is not running."""
+        server = self._read()
+        return _application_of(server) if server and self._is_ours(server) else None
+
+    @property
     def named(self) -> str:
         """Suffix for messages, ` (pid N)`, even if the process is gone; empty if no process id is recorded."""
         server = self._read()
@@ -366,7 +372,8 @@ class LocalPool:
         }
         command = [str(spark / "bin" / "spark-submit")]
         command += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer"]
-        command += ["--name", "headgate", "--master", self._pool.master or f"local[{self._pool.cores}]"]
+        name = _application_of(server) if self._pool.master is not None else "headgate"
+        command += ["--name", name, "--master", self._pool.master or f"local[{self._pool.cores}]"]
         memory = self._pool.memory
         if self._pool.master is not None:
             memory = conf.pop("spark.driver.memory", DRIVER_MEMORY)
@@ -460,6 +467,10 @@ class LocalPool:
                 return True
             time.sleep(0.05)
         return False
+
+
+def _application_of(server: ServerRecord) -> str:
+    return f"headgate-{server.marker}"
 
 
 def python_of(home: Path) -> Path:

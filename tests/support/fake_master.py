@@ -14,9 +14,14 @@ from core.project.model import Pool
 def worker(host: str = "127.0.0.1", state: str = "ALIVE", *, cores: int = 2) -> dict[str, Any]:
     """Return an entry of `workers` as a master of Spark 4.2.0 writes it."""
     return {
-        "id": f"worker-{host}", "host": host, "port": 7078, "cores": cores, "coresused": 0, "memory": 1024,
-        "state": state, "lastheartbeat": 1795894002419,
+        "id": f"worker-{host}", "host": host, "port": 7078, "cores": cores, "coresused": 0, "coresfree": cores,
+        "memory": 1024, "memoryfree": 1024, "state": state, "lastheartbeat": 1795894002419,
     }  # fmt: skip
+
+
+def application(name: str = "headgate-1", *, cores: int = 2) -> dict[str, Any]:
+    """Return an entry of `activeapps`."""
+    return {"id": "app-1", "name": name, "state": "RUNNING", "cores": cores, "user": "root"}
 
 
 @dataclass

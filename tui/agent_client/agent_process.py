@@ -205,7 +205,7 @@ def wait_for_pool(place: SelectedEnvironment, progress: ProgressCallback, *, sec
         left_over = elapsed < LOOKS_S and is_pool_gone(place)
         if facts is not None and facts.pool_state == "up" and not left_over:
             return
-        down = facts is not None and facts.pool_state in ("down", "failed")
+        down = facts is not None and facts.pool_state in ("down", "failed", "degraded")
         if (down and elapsed > 5) or elapsed > seconds:
             raise PoolUnreachable(
                 f"the pool of {place.title} is {facts.pool_state if facts else 'not known'}"

@@ -387,6 +387,8 @@ def check_pool(place: SelectedEnvironment) -> DoctorCheck:
         return DoctorCheck("pool", False, text, f"headgate logs pool says why; {place.up} starts it again")
     if facts.pool_state in ("down", "silent") and agent_process.find_agent_process(place) is not None:
         return DoctorCheck("pool", False, text, "headgate logs pool; the agent restarts a local pool by itself")
+    if facts.pool_state == "degraded" and agent_process.find_agent_process(place) is not None:
+        return DoctorCheck("pool", False, text, "see cluster above, and headgate help clusters")
     if agent_process.find_agent_process(place) is None:
         return DoctorCheck("pool", True, f"last seen: {text}", f"{place.up} starts it", warning=True)
     return DoctorCheck("pool", True, text)

@@ -81,7 +81,7 @@ def wait_until_statements_observed(
     TryAgain after `seconds`.
     """
     began = time.monotonic()
-    while reader.facts().pool_state in ("up", "starting"):
+    while reader.facts().pool_state in ("up", "starting", "degraded"):
         lost = [line for line in reader.statements() if line.wanted == WantedState.RUNNING and line.state in _LOST]
         if not lost:
             return

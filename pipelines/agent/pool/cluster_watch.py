@@ -1,12 +1,18 @@
-"""The standalone cluster of a pool: whether its workers share the data folder."""
+"""The standalone cluster of a pool: what its master reports, and whether its workers share the data folder."""
 
+import logging
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
 from core.model.errors import EngineRefused, PoolUnreachable
+from core.observed.cluster import ClusterFault, fault_of_cluster
 from core.project.model import Pool
-from pipelines.local_pool.standalone_master import is_this_machine, read_master
+from core.text.sentence import Fact
+from pipelines.local_pool.standalone_master import is_this_machine, read_master, require_master
+
+log = logging.getLogger(__name__)
 
 WRITES_S = 60.0
 """Longest wait, in seconds, for executors to write the files by which the data folder is tested.
@@ -53,3 +59,63 @@ def require_shared_data(pool: Pool, writer: ExecutorWriter, data: str) -> None:
     if found < files:
         summary = f"the workers of {pool.master} do not share {data}: {files - found} of {files} test files are missing"
         raise PoolUnreachable(summary, remedy=remedy)
+
+
+EVERY_S = 2.0
+"""Seconds between two questions to a master."""
+
+AGREEING = 2
+"""Number of consecutive answers that must give the same kind of fault before it is reported; one without ends it."""
+
+
+class ClusterWatch:
+    """Asks the master of a pool's cluster what the pool can really do, because Spark shows dead workers as healthy.
+
+    With its workers dead, a server answers every call, and each query is active and reports no exception (4.2.0).
+    """
+
+    def __init__(
+        self,
+        pool: Pool,
+        application: Callable[[], str | None],
+        changed: Callable[[Fact[ClusterFault] | None], object],
+    ) -> None:
+        """Watch the cluster of a pool that has a master.
+
+        `application` returns the name under which the pool's server has registered; None if it has not. `changed` is
+        called with a fault when it begins, also after another one, and with None when it ends.
+        """
+        self._pool = pool
+        self._application = application
+        self._changed = changed
+        self._unread = ""
+        self._suspected: Fact[ClusterFault] | None = None
+        self._agreeing = 0
+        self.fault: Fact[ClusterFault] | None = None
+        """What keeps the pool from working, or would after the next failure; None if nothing is known to."""
+
+    def round(self) -> None:
+        """Ask the master once, for at most three times `ANSWERS_S`."""
+        found = self._observed()
+        is_same = found is not None and self._suspected is not None and found.kind is self._suspected.kind
+        self._agreeing = self._agreeing + 1 if is_same else 1
+        self._suspected = found
+        if found == self.fault or (found is not None and self._agreeing < AGREEING):
+            return
+        self.fault = found
+        self._changed(found)
+
+    def _observed(self) -> Fact[ClusterFault] | None:
+        try:
+            return fault_of_cluster(self._pool, read_master(self._pool.master_page), self._application())
+        except PoolUnreachable as error:
+            unread = error.summary
+        try:
+            require_master(str(self._pool.master))
+        except PoolUnreachable:
+            return ClusterFault.LOST.of(master=self._pool.master)
+        # Its address may be wrong in headgate.yml, which says nothing about the workers; `headgate doctor` warns.
+        if unread != self._unread:
+            log.warning("dead workers would not be noticed: %s", unread)
+        self._unread = unread
+        return None

@@ -14,11 +14,13 @@ from core.ipc.environment_paths import GIVEN_TOKEN, EnvironmentPaths
 from core.model.errors import EngineRefused, HeadgateError, LedgerUnavailable, PoolUnreachable
 from core.model.events import EventKind
 from core.model.states import State, WantedState
+from core.observed.cluster import ClusterFault
 from core.project.connectors import Connector
 from core.project.model import Pool
+from core.text.sentence import Fact
 from core.text.wording import counted, long_duration
 from pipelines.agent.context import READ_CALL_S, PoolConnection, event_row
-from pipelines.agent.pool.cluster_watch import require_shared_data
+from pipelines.agent.pool.cluster_watch import ClusterWatch, require_shared_data
 from pipelines.local_pool.connect_server import LocalPool
 from pipelines.local_pool.standalone_master import require_master
 from pipelines.spark_connect.error_translation import EngineStopped, SessionLost, TokenRefused
@@ -54,6 +56,9 @@ SETTLES_S = 120.0
 """Seconds after opening a session during which an unresponsive pool is tolerated, because statements are starting."""
 
 MANAGED = "whoever manages the pool has to restart it"
+
+DEGRADED = "degraded"
+"""State of a pool that answers while its cluster has a fault."""
 
 GIVEN_UP = "failed"
 """State of a pool that died too often and is restarted only on request."""
@@ -113,6 +118,9 @@ class PoolSupervisor:
         self._is_data_shared = False
         """True once the workers of the current server's cluster have been found to share the data folder."""
         self._data_test_at = 0.0
+        self._cluster: ClusterWatch | None = None
+        if self._local is not None and pool.master is not None:
+            self._cluster = ClusterWatch(pool, self._registered_application, self._events.record_cluster_fault)
 
     def connection(self) -> PoolConnection:
         """Return the open connection, or raise PoolUnreachable if there is none or its catalog is incomplete."""
@@ -188,7 +196,7 @@ class PoolSupervisor:
             self._test_at = self._monotonic()
         elif self._restored is not None and not self._failed_tests:
             if error is None:
-                self._record_state("up", "")
+                self._record_answering()
                 self._events.end_outage()
             elif isinstance(error, TokenRefused | TokenUnavailable):
                 self._record_state("down", error.sentence)
@@ -197,6 +205,16 @@ class PoolSupervisor:
             else:
                 self._record_state("silent", error.summary)
                 self._events.record_silence()
+
+    def watch_cluster(self) -> None:
+        """Ask the master of the pool's cluster what the pool can really do; nothing if the pool has none."""
+        if self._cluster is not None:
+            self._cluster.round()
+
+    @property
+    def cluster_fault(self) -> Fact[ClusterFault] | None:
+        """What is wrong with the pool's cluster; None if nothing is, or if the pool has none."""
+        return self._cluster.fault if self._cluster is not None else None
 
     def bound_log(self) -> None:
         """Truncate the local pool's log file if it has grown large."""
@@ -351,7 +369,15 @@ class PoolSupervisor:
         if self._open is attached:
             self._restored = attached
             self._events.end_outage()
-            self._record_state("up", "")
+            self._record_answering()
+
+    def _registered_application(self) -> str | None:
+        # Without a filled catalog, the server may still be starting.
+        return self._local.application if self._local is not None and self._restored is not None else None
+
+    def _record_answering(self) -> None:
+        fault = self.cluster_fault
+        self._record_state("up" if fault is None else DEGRADED, str(fault or ""))
 
     def _require_shared_data(self, attached: "SparkConnection") -> None:
         if self._monotonic() < self._data_test_at:
@@ -491,6 +517,8 @@ class PoolEvents:
         self._gone_at: float | None = None
         """Start of the current outage, in monotonic seconds; None if there is no outage."""
         self._silent_at: float | None = None
+        self._cluster_fault_at: float | None = None
+        """When the cluster's current fault began, in monotonic seconds; None if it has none."""
         self._lost_queries = False
         """True if the pool has a new server or session since it was last up, so that all queries are lost."""
         self._pending_events: list[EventRow] = []
@@ -519,6 +547,19 @@ class PoolEvents:
             elif self._gone_at is None and now - self._silent_at > UNKNOWN_S:
                 since = f"has not answered for {UNKNOWN_S:.0f} s"
                 self._begin_outage(f"{self._whose} {since}: the states of its statements are unknown", "")
+
+    def record_cluster_fault(self, fault: Fact[ClusterFault] | None) -> None:
+        """Record that the cluster has another fault or, if `fault` is None, that the last one has ended."""
+        with self._lock, suppress(LedgerUnavailable):
+            if fault is not None:
+                self._cluster_fault_at = self._monotonic() if self._cluster_fault_at is None else self._cluster_fault_at
+                stop = "; no statement progresses" if fault.kind.stops_statements else ""
+                self._add(f"{fault}{stop}", str(fault.remedy or ""))
+            elif self._cluster_fault_at is not None:
+                took = long_duration(self._monotonic() - self._cluster_fault_at)
+                self._add(f"the cluster of {self._whose} works again after {took}", "")
+                self._cluster_fault_at = None
+            self._write_pending_events()
 
     def record_new_session(self) -> None:
         """Record that the server or session is new, so that all statements must be restarted."""

@@ -1,15 +1,19 @@
 """The cluster of a pool as the agent sees it, over a master without Spark."""
 
+import dataclasses
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from fake_master import FakeMaster, fake_master, worker
+from fake_master import FakeMaster, application, fake_master, worker
 
 from core.model.errors import EngineRefused, HeadgateError, PoolUnreachable
-from pipelines.agent.pool.cluster_watch import TEST_FOLDER, require_shared_data
+from core.observed.cluster import ClusterFault
+from core.text.sentence import Fact
+from pipelines.agent.pool.cluster_watch import TEST_FOLDER, ClusterWatch, require_shared_data
+from pipelines.local_pool import standalone_master
 
 
 @pytest.fixture
@@ -72,3 +76,62 @@ def test_unknown_workers_are_tested(master: FakeMaster, tmp_path: Path) -> None:
     executors = Executors()
     require_shared_data(master.pool, executors, str(tmp_path))
     assert executors.asked == [3]
+
+
+@dataclass
+class Watched:
+    """A watch over a fake master, and the changes that it reported."""
+
+    master: FakeMaster
+    application: str | None = "headgate-1"
+    changes: list[ClusterFault | None] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.watch = ClusterWatch(self.master.pool, lambda: self.application, self._changed)
+
+    def _changed(self, fault: Fact[ClusterFault] | None) -> None:
+        self.changes.append(fault.kind if fault is not None else None)
+
+    def rounds(self, count: int) -> list[ClusterFault | None]:
+        for _ in range(count):
+            self.watch.round()
+        return self.changes
+
+
+@pytest.fixture
+def watched(master: FakeMaster) -> Watched:
+    master.applications = [application()]
+    return Watched(master)
+
+
+def test_a_fault_is_reported_once_after_two_answers_and_its_end_at_once(watched: Watched) -> None:
+    assert watched.rounds(3) == [] and watched.watch.fault is None
+    watched.master.workers = [worker(state="DEAD")]
+    assert watched.rounds(1) == [] and watched.rounds(3) == [ClusterFault.NO_WORKER]
+    assert watched.watch.fault is not None and watched.watch.fault.kind is ClusterFault.NO_WORKER
+    watched.master.workers = [worker()]
+    assert watched.rounds(1) == [ClusterFault.NO_WORKER, None] and watched.watch.fault is None
+
+
+def test_a_fault_that_another_one_replaces_is_kept_until_two_answers_agree(watched: Watched) -> None:
+    watched.master.workers = [worker(state="DEAD")]
+    watched.rounds(2)
+    watched.master.workers, watched.master.applications = [worker()], []
+    assert watched.rounds(1) == [ClusterFault.NO_WORKER]
+    assert watched.rounds(1) == [ClusterFault.NO_WORKER, ClusterFault.FORGOTTEN]
+
+
+def test_a_server_that_has_not_registered_is_not_missed(watched: Watched) -> None:
+    watched.application, watched.master.applications = None, []
+    assert watched.rounds(3) == []
+
+
+def test_a_master_that_is_gone_is_a_fault_and_a_page_that_cannot_be_read_is_none(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watched.master.body = b"<html>"
+    assert watched.rounds(3) == []
+    monkeypatch.setattr(standalone_master, "ANSWERS_S", 0.2)
+    gone = dataclasses.replace(watched.master.pool, master="spark://127.0.0.1:1")
+    watched.watch = ClusterWatch(gone, lambda: None, watched._changed)
+    assert watched.rounds(2) == [ClusterFault.LOST]

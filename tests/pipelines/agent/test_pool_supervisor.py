@@ -13,9 +13,11 @@ from ledger_rows import deployment_row, environment_row
 
 from core.ipc.environment_paths import EnvironmentPaths
 from core.model.errors import EngineRefused, HeadgateError, LedgerUnavailable, PoolUnreachable
+from core.observed.cluster import ClusterFault
 from core.project.model import Pool
 from pipelines.agent import pool as pool_package
 from pipelines.agent.pool import pool_supervisor, spark_connection
+from pipelines.agent.pool.cluster_watch import ClusterWatch
 from pipelines.agent.pool.pool_supervisor import PoolSupervisor, given_token
 from pipelines.spark_connect.call_deadlines import CircuitBreaker
 from pipelines.spark_connect.error_translation import EngineStopped, MaybeStopped, SessionLost, TokenRefused
@@ -298,6 +300,42 @@ def test_a_master_that_is_down_is_waited_for_without_counting_as_a_failed_start(
     answers.append("yes")
     keeper.keep()
     assert machine.did == ["start", "ready", "attach", "restore"] and ledger.facts().pool_state == "up"
+
+
+def test_a_pool_whose_cluster_has_a_fault_is_degraded_with_an_event_when_it_begins_and_ends(
+    supervise: Any, machine: Machine, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    faults: list[ClusterFault | None] = []
+
+    def observed(watch: ClusterWatch) -> Any:
+        kind = faults.pop(0)
+        return kind.of(master="spark://h:7077") if kind is not None else None
+
+    monkeypatch.setattr(pool_supervisor, "require_master", lambda master: None)
+    monkeypatch.setattr(pool_supervisor, "require_shared_data", lambda pool, writer, data: None)
+    monkeypatch.setattr(ClusterWatch, "_observed", observed)
+    keeper = supervise(CLUSTER)
+    keeper.keep()
+    faults[:] = [ClusterFault.NO_WORKER] * 2 + [None]
+    for _ in range(2):
+        keeper.watch_cluster()
+    keeper.record_answer(None)
+    sentence = "no worker of the cluster is alive: its master spark://h:7077 says so"
+    assert (ledger.facts().pool_state, ledger.facts().pool_detail) == ("degraded", sentence)
+    keeper.record_answer(PoolUnreachable("no answer within 5 s"))
+    assert ledger.facts().pool_state == "silent", "a server that does not answer is the worse fault"
+    machine.now += 12
+    keeper.watch_cluster()
+    keeper.record_answer(None)
+    assert (ledger.facts().pool_state, ledger.facts().pool_detail) == ("up", "")
+    ends = "the cluster of the pool's server works again after 12s"
+    assert told(ledger) == [f"{sentence}; no statement progresses", ends]
+
+
+def test_a_local_pool_has_no_cluster_to_watch(supervise: Any) -> None:
+    keeper = supervise()
+    keeper.watch_cluster()
+    assert keeper.cluster_fault is None
 
 
 def test_nothing_is_registered_on_a_cluster_whose_workers_do_not_share_the_data(

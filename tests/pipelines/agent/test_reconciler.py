@@ -12,6 +12,7 @@ from ledger_rows import deployment_row, sample_row
 
 from core.model.errors import EngineRefused, LedgerUnavailable, NotAdopted, SparkFailure
 from core.model.names import TableName
+from core.observed.cluster import ClusterFault
 from core.observed.versions import Deployment
 from core.ports.spark import QueryStart, ReportedQuery
 from core.project.revision import RevisionTexts
@@ -382,6 +383,22 @@ def test_a_statement_that_went_silent_is_degraded_until_it_moves_and_never_resta
     assert rounds_of(reconciler, pool, {"silent_s": 0.1}) == ["running"]
     found = agent.ledger.deployment(A, 1)
     assert found is not None and found.error == "" and found.restarts == 0
+    assert [event.summary for event in agent.ledger.events()] == ["degraded → running", "running → degraded"]
+    assert pool.starts == [] and pool.stops == []
+
+
+def test_a_statement_that_spark_shows_as_healthy_is_degraded_while_its_cluster_has_no_worker(
+    agent: AgentContext, pool: Any, reconciler: Reconciler, running: Deployment
+) -> None:
+    no_worker, lost = (kind.of(master="spark://h:1") for kind in (ClusterFault.NO_WORKER, ClusterFault.LOST))
+    states = []
+    for fault in (None, no_worker, no_worker, lost, None):
+        reconciler.round(BeforeRound.of(agent), agent.pool.connection().queries.active(), (), fault=fault)
+        found = agent.ledger.deployment(A, 1)
+        assert found is not None
+        states.append((str(found.state), found.error))
+    why = "no worker of the cluster is alive: its master spark://h:1 says so"
+    assert states == [("running", ""), ("degraded", why), ("degraded", why), ("running", ""), ("running", "")]
     assert [event.summary for event in agent.ledger.events()] == ["degraded → running", "running → degraded"]
     assert pool.starts == [] and pool.stops == []
 

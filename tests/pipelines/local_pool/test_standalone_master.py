@@ -23,7 +23,11 @@ def test_a_master_reports_its_workers_and_applications(master: FakeMaster) -> No
     master.workers = [worker(), worker("h2", "DEAD", cores=8)]
     master.applications = [{"id": "app-1", "name": "headgate", "state": "RUNNING", "cores": 2, "user": "root"}]
     found = read_master(master.page)
-    workers = (ClusterWorker("127.0.0.1", "ALIVE", 2, 1024, 7078), ClusterWorker("h2", "DEAD", 8, 1024, 7078))
+    known = {"cores": 2, "memory_mib": 1024, "port": 7078, "free_cores": 2, "free_memory_mib": 1024}
+    workers = (
+        ClusterWorker("127.0.0.1", "ALIVE", **known),
+        ClusterWorker("h2", "DEAD", **{**known, "cores": 8, "free_cores": 8}),
+    )
     application = ClusterApplication("app-1", "headgate", "RUNNING", 2)
     assert found == ClusterView(master.master, "ALIVE", workers, (application,))
     assert found.alive == workers[:1]

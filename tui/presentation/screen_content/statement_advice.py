@@ -60,7 +60,7 @@ def advise(
     if bad and statement.trend in (Trend.STARVED, Trend.STALLED, Trend.IDLE):
         return f"It is running but gets no rows, because {' and '.join(bad)}.", Tone.BAD
     has_ended = statement.state is State.DEGRADED and bool(statement.line.error_class)
-    no_movement = statement.trend in (Trend.STEADY, Trend.IDLE, Trend.UNKNOWN)
+    no_movement = statement.trend in (Trend.STEADY, Trend.IDLE, Trend.UNKNOWN, Trend.STALLED)
     if has_ended or (statement.state is State.DEGRADED and no_movement):
         return f"It does not run as wanted: {statement.line.error or 'see its events'}.", Tone.BAD
     lacking, flaws = _inputs_at_fault(statement, view)

@@ -251,7 +251,7 @@ def pool_fault(snapshot: LedgerSnapshot) -> str:
     It counts as a single fault, because the states of the pool's statements are unknown.
     """
     facts = snapshot.facts
-    if facts is None or facts.pool_state not in ("down", "silent", "failed"):
+    if facts is None or facts.pool_state not in ("down", "silent", "failed", "degraded"):
         return ""
     detail = f" ({facts.pool_detail})" if facts.pool_detail else ""
     return f"the pool {facts.pool} is {facts.pool_state}{detail}; headgate logs pool"
