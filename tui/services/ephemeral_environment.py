@@ -216,10 +216,15 @@ def create_ephemeral_environment(operations: EnvironmentService, request: Epheme
     )  # fmt: skip
 
 
-def refuse_not_isolated(operations: EnvironmentService, groups: Iterable[Iterable[TableName]]) -> None:
-    """Raise Refused if tables of a group cannot run over sources of their own, before anything is created."""
+def refuse_not_isolated(
+    operations: EnvironmentService, groups: Iterable[Iterable[TableName]], *, systems: bool
+) -> None:
+    """Raise Refused if tables of a group cannot run over sources of their own, before anything is created.
+
+    Without `systems`, tables outside files are refused as well.
+    """
     declared = operations.projects.read_sound_tables()
-    names = _names(declared.project, operations.place.environment, PREFIX)
+    names = _names(declared.project, operations.place.environment, PREFIX) if systems else None
     for tables in groups:
         _isolated(declared.project, declared.texts, tables, data="/", trigger=None, systems=names)
 
