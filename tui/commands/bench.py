@@ -13,7 +13,7 @@ from core.model.errors import Refused, UsageError
 from core.model.names import TableName
 from core.text.wording import counted, long_duration, short_number, short_size
 from tui.command_line.context import CommandContext
-from tui.presentation.reports.bench_results import result_lines
+from tui.presentation.reports.bench_results import head_lines, result_lines
 from tui.presentation.styling.theme import choose_glyphs
 from tui.project_folder.user_named_files import read_text, write_whole
 
@@ -53,6 +53,15 @@ def bench(context: CommandContext) -> int:
 def _show(context: CommandContext, result: BenchResult) -> int:
     """Print a result, and write it to the files that were named."""
     args, output = context.args, context.output
+    if result.kind == BenchKind.COMPARE:
+        if args.svg:
+            raise UsageError("a comparison of texts has no picture", remedy="leave out --svg")
+        from core.bench.result_comparison import compare_sides
+        from tui.presentation.reports.bench_comparison import comparison_lines
+
+        lines = [*head_lines(result), "", *comparison_lines(compare_sides(result), ())]
+        output.answer(result.as_json(), lines=lines)
+        return 0
     if args.svg:
         from tui.presentation.diagrams.bench_svg import bench_svg
 

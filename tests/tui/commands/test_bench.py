@@ -348,6 +348,15 @@ def test_a_slower_statement_is_one_and_becomes_markdown_for_a_pull_request(
     assert result_from_json(json.loads((folder / "c.json").read_text())) == sides(2.0)
 
 
+def test_a_result_of_old_and_new_texts_is_shown_as_a_comparison(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "c.json").write_text(json.dumps(sides(2.0).as_json()))
+    text = said(["bench", "show", "c.json"], capsys)
+    assert "compare of p, with the settings of dev" in text and "worse: a (+101.2%)" in text
+    assert "a comparison of texts has no picture" in said(["bench", "show", "c.json", "--svg", "c.svg"], capsys, 2)
+
+
 def test_no_difference_says_what_could_be_hidden(
     folder: Path, compared: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
