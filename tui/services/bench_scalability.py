@@ -14,7 +14,6 @@ from core.text.sentence import Fact
 from core.text.wording import counted
 from tui.services.benchmark_runs import BenchOrder, Reports, answers_of, measured_environment, request_of, result_of
 from tui.services.environment_service import EnvironmentService
-from tui.services.ephemeral_environment import refuse_not_isolated
 
 PARTITIONS = "spark.sql.shuffle.partitions"
 
@@ -48,7 +47,6 @@ def scale_order(operations: EnvironmentService, order: BenchOrder, axis: Axis, p
         )
     if axis is Axis.CORES and order.cores is not None:
         raise UsageError("--cores and --axis cores contradict each other", remedy="leave out --cores")
-    refuse_not_isolated(operations, [order.tables.measured], systems=False)
     return ScaleOrder(axis, order, {each: _at(operations, order, axis, each) for each in sorted(set(points))})
 
 
