@@ -295,7 +295,10 @@ def test_sizes_of_records_are_rows_of_one_table(folder: Path, run: Run, capsys: 
     lines = [" ".join(line.split()) for line in text.splitlines()]
     for line in ("100 4k/s 400 kB/s none up to 4k/s", "1000 500/s 500 kB/s 1k/s a", "1000 1.50 - - -"):
         assert line in lines
-    assert "rate 4k/s" in minidom.parse(str(folder / "r.svg")).toxml()
+    picture = minidom.parse(str(folder / "r.svg"))
+    title = picture.getElementsByTagName("title")[0].firstChild
+    assert "rate 4k/s" in picture.toxml() and title is not None
+    assert float(picture.documentElement.getAttribute("width")) > 8 * len(title.toxml())
 
 
 def sides(slower: float, pairs: int = 6) -> BenchResult:

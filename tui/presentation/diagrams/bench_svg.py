@@ -28,6 +28,8 @@ from tui.presentation.reports.bench_results import (
 from tui.presentation.styling.value_formatting import short_number, took
 
 ROW, THICK, WIDE, TALL = 22.0, 13.0, 520.0, 260.0
+BOLD = 8.5
+"""Width of a character of the title."""
 PANEL, GAP = 130.0, 52.0
 """Height of a panel of points, and the space below it."""
 
@@ -45,7 +47,7 @@ def bench_svg(result: BenchResult) -> str:
     drawing, width, height, legend = (_points if several else draw.get(BenchKind(result.kind), _rates))(result)
     heads = head_lines(result)
     below = [_text(0, 46 + height + LINE * (number + 2), line, "small dim") for number, line in enumerate(heads[1:])]
-    width = max(width, *(len(line) * SMALL for line in heads))
+    width = max(width, len(heads[0]) * BOLD, *(len(line) * SMALL for line in heads))
     return svg_document(heads[0], width, 46 + height + LINE * 3, drawing, [*legend, *below])
 
 
