@@ -15,6 +15,9 @@ from core.model.names import whole_number
 EVERY_S = 0.5
 """Least time between two readings, in seconds."""
 
+LEAST_AGE_S = 2.0
+"""Age in seconds from which the memory of a child counts: between fork and exec, it has all pages of its parent."""
+
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
@@ -66,7 +69,7 @@ class ProcessReadings:
     def _now(self, now: float) -> Iterator[ProcessReading]:
         every = {each.pid: each for each in self._processes()}
         server = _server(Path(self.home))
-        booted_at = self._booted_at()
+        uptime = self._uptime_s()
         for part, root in ((Part.SERVER, server), (Part.AGENT, self.agent)):
             if root in every:
                 # The agent starts the server as its child.
@@ -75,8 +78,8 @@ class ProcessReadings:
                 mine = f"{root}:{every[root].started}"
                 spent.update((f"{mine}/{each.pid}:{each.started}", each.cpu_s) for each in found)
                 cpu_s = sum(each for name, each in spent.items() if name.startswith(f"{mine}/"))
-                started_at = booted_at + every[root].started
-                memory = sum(each.memory for each in found)
+                started_at = now - (uptime - every[root].started)
+                memory = sum(each.memory for each in found if each.pid == root or uptime - each.started >= LEAST_AGE_S)
                 yield ProcessReading(part, now, mine, started_at=started_at, cpu_s=cpu_s, memory=memory)
 
     def _processes(self) -> Iterator[_Process]:
@@ -87,9 +90,8 @@ class ProcessReadings:
                     with suppress(OSError, ValueError, IndexError):
                         yield _process(pid, Path(self.proc, name, "stat").read_text("utf-8", "replace"))
 
-    def _booted_at(self) -> float:
-        lines = Path(self.proc, "stat").read_text("ascii").splitlines()
-        return float(next(line.split()[1] for line in lines if line.startswith("btime ")))
+    def _uptime_s(self) -> float:
+        return float(Path(self.proc, "uptime").read_text("ascii").split()[0])
 
 
 def _process(pid: int, stat: str) -> _Process:

@@ -13,6 +13,7 @@ from core.bench.result import FigureKind
 from pipelines.bench.process_readings import ProcessReadings
 
 TICKS, PAGE = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
+BOOTED_AT = 900.0
 AGENT, SERVER, WORKER, CHECK = 10, 20, 30, 40
 
 
@@ -22,6 +23,8 @@ class Machine:
 
     root: Path
     now: float = 1000.0
+    started_s: dict[int, float] = field(default_factory=dict)
+    """When a process started, in seconds after the boot; 5 for all others."""
     parents: dict[int, int] = field(default_factory=lambda: {AGENT: 1, SERVER: AGENT, WORKER: SERVER, CHECK: AGENT})
     cpu_s: dict[int, float] = field(default_factory=dict)
     readings: ProcessReadings = field(init=False)
@@ -36,9 +39,9 @@ class Machine:
         for pid, parent in self.parents.items():
             (proc / str(pid)).mkdir(parents=True, exist_ok=True)
             fields = ["S", str(parent), *"0" * 9, str(int(self.cpu_s.get(pid, 0.0) * TICKS)), "0"]
-            fields += ["0"] * 6 + [str(5 * TICKS), "0", str(pid)]
+            fields += ["0"] * 6 + [str(int(self.started_s.get(pid, 5) * TICKS)), "0", str(pid)]
             (proc / str(pid) / "stat").write_text(f"{pid} (a name) with) {' '.join(fields)}\n")
-        (proc / "stat").write_text("cpu 1\nbtime 100\n")
+        (proc / "uptime").write_text(f"{self.now - BOOTED_AT} 1.0\n")
 
     def passes(self, seconds: float, **spent: float) -> None:
         self.now += seconds
@@ -76,6 +79,15 @@ def test_a_child_that_has_ended_is_not_forgotten(machine: Machine) -> None:
     del machine.parents[CHECK]
     machine.passes(5, agent=1)
     assert figures(machine, since)[FigureKind.AGENT_CPU] == 0.3
+
+
+def test_a_child_that_has_just_been_forked_does_not_double_the_memory_of_its_parent(machine: Machine) -> None:
+    since = machine.readings.begin()
+    machine.started_s[WORKER] = machine.now + 10 - BOOTED_AT
+    machine.passes(10)
+    assert machine.readings.readings[-2].memory == SERVER * PAGE
+    machine.passes(10)
+    assert figures(machine, since)[FigureKind.SERVER_MEMORY] == (SERVER + WORKER) * PAGE
 
 
 def test_without_a_server_only_the_agent_is_read(machine: Machine) -> None:
