@@ -90,6 +90,11 @@ def with_column_more(ddl: TableDdl) -> TableDdl:
     return replace(ddl, columns=(*ddl.columns, ADDED))
 
 
+def columns_with_it(columns: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the columns that are the additional one, or contain it as a field; types are given by name."""
+    return tuple(name for name, kind in columns.items() if ADDED.name in f"{name} {kind}".lower())
+
+
 def with_value_more(rows: Iterable[Row]) -> tuple[Row, ...]:
     """Return rows with a value for the additional column."""
     return tuple((*row, ADDED_VALUE) for row in rows)

@@ -48,6 +48,7 @@ class Shown(FactKind):
     EMPTY = "no row reaches {table}, so nothing is shown about it"
     INPUT = "input: {parts:part} {origin}"
     NOT_TAKEN = "statements do not go on when {sources} get a column: {error}"
+    DRIFTED = "{table} gets the column of its sources in {columns}, which it does not declare"
     NO_SOURCE = "no source can get a column"
     NO_LATER_ROW = "no source that can get a column has a row after part {part}"
     NO_MIDDLE = "part {part} is disturbed, and the input has only {parts:part}"

@@ -71,6 +71,8 @@ class TableAccess:
                 return {"rows": self._messages(str(request["ddl"]))}
             case "rows":
                 return {"rows": self._rows(str(request["name"]), [tuple(each) for each in request["columns"]])}
+            case "columns":
+                return {"columns": self._columns(str(request["format"]), str(request["folder"]))}
             case "positions":
                 return {"positions": [self._position(each).as_json() for each in request["statements"]]}
             case "names":
@@ -159,6 +161,13 @@ class TableAccess:
             return frame.limit(MOST_FOUND + 1).toArrow()
 
         return _encoded(name, self._open_session.call(CALL_S, read), columns)
+
+    def _columns(self, format: str, folder: str) -> list[list[str]]:
+        def read() -> Any:
+            return self._open_session.spark.read.format(format).option("mergeSchema", "true").load(folder).schema
+
+        schema = self._open_session.call(CALL_S, read)
+        return [[each.name, each.dataType.simpleString()] for each in schema.fields]
 
     def _position(self, statement: Mapping[str, Any]) -> Position:
         checkpoint = str(statement["checkpoint"])

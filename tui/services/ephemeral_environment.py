@@ -376,6 +376,20 @@ class EphemeralEnvironment:
         naming = self.operations.project().environments[self.record.name].naming
         return self.access.rows(naming.pointer(table), expected_columns_of(self.tables[table]))
 
+    def columns_in_files(self, table: TableName) -> dict[str, str]:
+        """Return the columns in the files of a table with rows, declared or not, with their types.
+
+        Empty if the format refuses columns that are not declared. Files without names of columns have invented ones.
+        """
+        found = max(
+            (each for each in self.operations.reader.deployments() if each.table == table and each.active),
+            key=lambda each: each.version,
+        )
+        if table_format(found.stored_as).transaction_log:
+            return {}
+        self.access.use_server(self.server)
+        return self.access.columns_in_files(found.stored_as, found.folder)
+
     def deploy(self, progress: ProgressCallback, request: PlanRequest | None = None) -> None:
         """Plan all tables or, if given, `request`, apply the plan, and wait until its run is done.
 

@@ -10,6 +10,7 @@ from core.integration_tests.case import IntegrationCase
 from core.integration_tests.disturbed_input import (
     LateInput,
     can_have_column_more,
+    columns_with_it,
     late_input,
     lateness_s,
     with_column_more,
@@ -186,11 +187,17 @@ class ScenarioRun:
                             found.write_rows(source, rows)
                     found.wait_until_read(self.bench.progress, seconds=self.bench.seconds, what=f"part {number}")
                 disturbed = _rows(found)
+                drifted = {each: columns_with_it(found.columns_in_files(each)) for each in disturbed if disturbed[each]}
             except HeadgateError as error:
                 why = Shown.NOT_TAKEN.of(sources=tuple(sources), error=error.summary)
                 return TestResult(name, "", CaseOutcome.FAILED, why, table=str(getattr(error, "table", "")))
         first = "rows, then in their declaration" if declared_from > middle else "declaration, then in rows"
-        return self._compared(name, undisturbed, disturbed, f"when sources get a column in their {first}")
+        result = self._compared(name, undisturbed, disturbed, f"when sources get a column in their {first}")
+        table = next((each for each, columns in drifted.items() if columns), None)
+        if result.passed and table is not None:
+            fact = Shown.DRIFTED.of(table=table, columns=drifted[table])
+            return replace(result, outcome=CaseOutcome.FAILED, fact=fact, table=table)
+        return result
 
     def _upgrade(self, name: str) -> TestResult:
         operations, middle = self.bench.operations, self.input.middle

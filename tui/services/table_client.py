@@ -79,6 +79,10 @@ class TableClient:
         """Delete all topics with a prefix in the clusters of some locations, and return those that are left."""
         return tuple(self._ask("delete_topics", locations=list(locations), prefix=prefix)["topics"])
 
+    def columns_in_files(self, format: str, folder: str) -> dict[str, str]:
+        """Return the columns that occur in the files of a table, with their types; the table must have a file."""
+        return dict(self._ask("columns", format=format, folder=folder)["columns"])
+
     def positions(self, statements: Sequence[Mapping[str, Any]]) -> dict[TableName, Position]:
         """Return the position of each statement, given as table, version, checkpoint, sources and stateful."""
         found = self._ask("positions", statements=list(statements))["positions"]

@@ -57,6 +57,7 @@ class FakeEnvironment:
     parts: int = 0
     after_kill: Mapping[str, tuple[Row, ...]] = field(default_factory=dict)
     refuses: Mapping[str, HeadgateError] = field(default_factory=dict)
+    drifts: Mapping[str, dict[str, str]] = field(default_factory=dict)
     has_batch: bool = True
 
     def write_rows(self, source: T, rows: Iterable[Row]) -> None:
@@ -97,6 +98,9 @@ class FakeEnvironment:
         result = ActResult.NOT_RESTARTED if refused else ActResult.RESTARTED
         return tuple(ActOutcome(name, 1, result, None, 1.0, error=refused) for name in tables)
 
+    def columns_in_files(self, table: T) -> dict[str, str]:
+        return {"id": "bigint", **self.drifts.get(table, {})}
+
     def wait_for_batch(self, progress: object, *, seconds: float) -> bool:
         self.did.append("wait for a batch")
         return self.has_batch
@@ -115,6 +119,7 @@ class World:
     left: tuple[Any, ...] = ()
     refuses: dict[str, HeadgateError] = field(default_factory=dict)
     after_kill: dict[str, tuple[Row, ...]] = field(default_factory=dict)
+    drifts: dict[str, dict[str, str]] = field(default_factory=dict)
     did: list[str] = field(default_factory=list)
     asked: list[EphemeralRequest] = field(default_factory=list)
     right: int = 0
@@ -144,6 +149,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
             found.wrong if len(found.asked) > found.right else {},
             found.fails, found.did,
             after_kill=found.after_kill, refuses=found.refuses, has_batch=found.has_batch,
+            drifts=found.drifts,
         )  # fmt: skip
         ended(Teardown("it_1", (), "/e/it_1", left=found.left))
 
@@ -413,6 +419,18 @@ def test_a_source_has_the_column_in_its_rows_first_and_then_in_its_declaration(
     (result,) = written(words, capsys, 1)["results"]
     assert (result["outcome"], result["fact"]["kind"]) == ("failed", "not_taken")
     assert "do not go on when landed get a column: a reads all columns" in result["fact"]["sentence"]
+
+
+@pytest.mark.parametrize("drift", [{"added_by_test": "string"}, {"s": "struct<id:bigint,added_by_test:string>"}])
+def test_a_statement_that_writes_the_column_of_its_source_without_declaring_it_fails(
+    folder: Path, world: World, capsys: pytest.CaptureFixture[str], drift: dict[str, str]
+) -> None:
+    put(folder, THREE)
+    world.drifts = {"b": drift}
+    (result,) = written(["test", "--integration", "--scenario", "schema", "b", "--json"], capsys, 1)["results"]
+    assert (result["outcome"], result["table"]) == ("failed", "b")
+    (column,) = drift
+    assert result["fact"]["sentence"] == f"b gets the column of its sources in {column}, which it does not declare"
 
 
 def test_with_two_parts_the_column_is_declared_before_the_second(
