@@ -500,9 +500,15 @@ class EphemeralEnvironment:
 
     def end(self, progress: ProgressCallback) -> Teardown:
         """End its processes, delete everything of it, and check that nothing is left."""
-        if self._access is not None:
-            self._access.close()
-        found = tear_down(self.folder, self.record, self._environ, progress)
+        access = self._access
+        if access is not None and (self._server is None or not access.in_step):
+            access.close()
+            access = None
+        try:
+            found = tear_down(self.folder, self.record, self._environ, progress, access)
+        finally:
+            if access is not None:
+                access.close()
         if not os.path.lexists(self.folder / "project"):
             os.close(self._lock)
         return found

@@ -43,9 +43,16 @@ def end_abandoned(environ: Mapping[str, str], progress: ProgressCallback) -> tup
 
 
 def tear_down(
-    folder: Path, record: EphemeralRecord, environ: Mapping[str, str], progress: ProgressCallback
+    folder: Path,
+    record: EphemeralRecord,
+    environ: Mapping[str, str],
+    progress: ProgressCallback,
+    access: TableClient | None = None,
 ) -> Teardown:
-    """End the processes of an environment, delete everything of it, and check that nothing is left."""
+    """End the processes of an environment, delete everything of it, and check that nothing is left.
+
+    `access` is an open client of a shared server, which saves the start of one.
+    """
     ended: tuple[str, ...] = ()
     left: list[Fact[Remains]] = []
     server, session_id, place = _shared_server(folder, record), "", None
@@ -60,7 +67,7 @@ def tear_down(
             )
         teardown.purge(place, teardown.owned_places(place), progress)
     if server is not None:
-        left += _left_on_server(server, record, session_id, environ)
+        left += _left_on_server(server, record, session_id, access or TableClient(environ))
     topics = end_topics(record, folder, environ)
     if topics.locations:
         _delete_all_but_record(folder, replace(record, shared_server="", topics=topics.locations))
@@ -88,12 +95,15 @@ def _delete_all_but_record(folder: Path, record: EphemeralRecord) -> None:
 
 
 def _left_on_server(
-    server: SparkServer, record: EphemeralRecord, session_id: str, environ: Mapping[str, str]
+    server: SparkServer, record: EphemeralRecord, session_id: str, client: TableClient
 ) -> list[Fact[Remains]]:
-    """End the session of the environment's agent on a shared server, and look for names in the server's catalog."""
+    """End the session of the environment's agent on a shared server, and look for names in the server's catalog.
+
+    Closes the client.
+    """
     address = Pool(url=server.url).address
     try:
-        with closing(TableClient(environ)) as access:
+        with closing(client) as access:
             access.use_server(server)
             if session_id:
                 with suppress(HeadgateError):

@@ -47,6 +47,12 @@ class TableClient:
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._child = SparkSideProcess(RUNNER, environ=environ, task="reads tables", end_s=END_S)
+        self._in_step = True
+
+    @property
+    def in_step(self) -> bool:
+        """False if the last request failed or was interrupted, so that its answer may still be on its way."""
+        return self._in_step
 
     def use_server(self, server: SparkServer) -> None:
         """Open a session on a Spark server, unless it is open already."""
@@ -103,9 +109,12 @@ class TableClient:
     def _ask(self, op: str, **arguments: Any) -> dict[str, Any]:
         alarm = threading.Timer(CALL_S, self._child.kill)
         alarm.start()
+        self._in_step = False
         try:
             self._child.send({"op": op, **arguments})
-            return self._child.answer()
+            answer = self._child.answer()
+            self._in_step = True
+            return answer
         finally:
             alarm.cancel()
 

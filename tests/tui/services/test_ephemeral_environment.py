@@ -5,7 +5,7 @@ import json
 import os
 import signal
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -307,3 +307,35 @@ def test_the_next_command_deletes_the_topics_of_a_killed_one(operations: Environ
     killed(found)
     (gone,) = end_abandoned(operations.environ, silent)
     assert not gone.left and not brokers.there and gone.checked_brokers == ("b:9092",)
+
+
+@dataclass
+class FakeClient:
+    """A client of a server that has no name of an environment."""
+
+    in_step: bool = True
+    asked: list[str] = field(default_factory=list)
+
+    def use_server(self, server: SparkServer) -> None:
+        self.asked.append(f"use {server.url}")
+
+    def names(self, prefix: str) -> tuple[str, ...]:
+        self.asked.append("names")
+        return ()
+
+    def close(self) -> None:
+        self.asked.append("close")
+
+
+@pytest.mark.parametrize("in_step", [True, False])
+def test_the_open_client_looks_for_names_unless_its_last_request_was_broken_off(
+    operations: EnvironmentService, monkeypatch: pytest.MonkeyPatch, in_step: bool
+) -> None:
+    other, used = FakeClient(), FakeClient(in_step)
+    monkeypatch.setattr(ephemeral_teardown, "TableClient", lambda environ: other)
+    shared = replace(REQUEST, server=SparkServer("sc://127.0.0.1:1", "t"))
+    found = create_ephemeral_environment(operations, shared)
+    monkeypatch.setattr(found, "_access", used)
+    assert found.end(silent).left == () and not found.folder.exists()
+    asked = ["use sc://127.0.0.1:1", "names", "close"]
+    assert (used.asked[:3], other.asked) == ((asked, []) if in_step else (["close"], asked))
