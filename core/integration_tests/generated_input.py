@@ -18,6 +18,9 @@ PARTS = 2
 ROWS = 4
 """Number of rows of each source in each part."""
 
+_CLOSING = 1
+"""Number of rows of each source in a part that closes windows."""
+
 STEP_S = 5.0
 """Seconds between the times of two rows of a source."""
 
@@ -32,36 +35,40 @@ def generated_parts(
     parts: int = PARTS,
     begin: datetime = BEGIN,
     step_s: float = STEP_S,
+    between: bool = False,
 ) -> tuple[Part, ...]:
     """Generate `parts` parts of input for tables and everything upstream, then parts that close their windows.
 
     Rows are numbered in the same way in all sources, so that joins by id find matches. A statement with state that
     writes a row only once the watermark has passed it also keeps the row that closes windows downstream, so there is
     one closing part for each such statement in a chain; each is at least a day later than the one before, and later
-    than any watermark waits. The first row is `step_s` after `begin`.
+    than any watermark waits. With `between`, closing parts also follow each earlier part. The first row is `step_s`
+    after `begin`.
     """
     chosen = upstream_of(project, tables)
     selects = [parsed.select for name in chosen if (parsed := project.tables[name].parsed) is not None]
     literals, sources = literals_in(selects), sources_of(project, chosen)
-    step = timedelta(seconds=step_s)
-    closings = max(1, stateful_depth(project.tables, chosen)) if any(sources.values()) else 0
-    days = 1 + int(2 * longest_delay_s(project, chosen) // DAY_S)
+    step, later = timedelta(seconds=step_s), timedelta(days=1 + int(2 * longest_delay_s(project, chosen) // DAY_S))
+    closings = stateful_depth(project.tables, chosen)
+    sizes = ([ROWS] + [_CLOSING] * (closings if between else 0)) * parts
+    sizes = sizes[: len(sizes) - (closings if between else 0)] + [_CLOSING] * max(1, closings)
+    if not any(sources.values()):
+        sizes = [ROWS] * parts
     made: list[Part] = []
-    for part in range(parts + closings):
-        closing = part - parts + 1
-        numbers = range(part * ROWS + 1, (part + 1) * ROWS + 1) if closing <= 0 else (parts * ROWS + closing,)
+    last, moved = 0, timedelta()
+    for size in sizes:
+        moved += later if size == _CLOSING else timedelta()
+        numbers = range(last + 1, last + size + 1)
         rows = {}
         for name, streamed in sources.items():
             table = project.tables[name]
             if streamed:
-                rows[name] = tuple(
-                    _made_up(table, n, literals, begin + step * n + timedelta(days=days * max(0, closing)))
-                    for n in numbers
-                )
-            elif part == 0:
-                every = range(1, parts * ROWS + closings + 1)
+                rows[name] = tuple(_made_up(table, n, literals, begin + step * n + moved) for n in numbers)
+            elif not made:
+                every = range(1, sum(sizes) + 1)
                 rows[name] = tuple(_made_up(table, n, literals, BEGIN + timedelta(seconds=n)) for n in every)
         made.append(rows)
+        last += size
     return tuple(made)
 
 

@@ -57,6 +57,7 @@ class Shown(FactKind):
     HALF_DELAY = "rows are late by at most half of the longest delay of a watermark; --lateness gives another bound"
     SHORT_DELAY = "the watermark of {table} has a delay of {delay_s} s only"
     NO_CHANGE = "none of these statements differs from {since}"
+    NOT_WRITTEN = "{tables:and} had written no row before the upgrade"
     ANNOUNCED = "{table} differs from the new statements alone, as the plan announces: {why}"
     NOTHING_OLDER = "no statement has a checkpoint that is older"
 

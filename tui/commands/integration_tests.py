@@ -18,7 +18,7 @@ from core.text.wording import counted
 from tui.command_line.context import CommandContext
 from tui.project_folder.user_named_files import write_whole
 from tui.services import ephemeral_environment, ephemeral_teardown, integration_tests
-from tui.services.integration_scenarios import ScenarioRun, scenario_input
+from tui.services.integration_scenarios import ScenarioRun, scenario_inputs
 from tui.services.integration_tests import TestBench
 from tui.services.statement_tests import DEPLOYED
 
@@ -65,9 +65,9 @@ def _run_scenarios(context: CommandContext, tables: set[TableName], cases: Seque
     results: list[TestResult] = []
     with _bench(context, ends) as bench:
         for name, group in sorted(groups.items()):
-            rows = scenario_input(project, group, tuple(cases), args.lateness)
+            inputs = scenario_inputs(project, group, tuple(cases), args.lateness)
             since = args.since or DEPLOYED
-            run = ScenarioRun(bench, name, tuple(sorted(group)), rows, since=since, late_s=args.lateness)
+            run = ScenarioRun(bench, name, tuple(sorted(group)), *inputs, since=since, late_s=args.lateness)
             for scenario in scenarios:
                 results.append(run.run(scenario))
                 if not output.as_json:

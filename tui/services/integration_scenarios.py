@@ -22,6 +22,7 @@ from core.integration_tests.generated_input import (
     generated_parts,
     inputs_around_midnight,
     sinks_of,
+    stateful_depth,
 )
 from core.integration_tests.repeatability import repeatability
 from core.integration_tests.results import Found, TestResult
@@ -63,6 +64,8 @@ class ScenarioRun:
     """The product, or the names of the tables."""
     tables: tuple[TableName, ...]
     input: ScenarioInput
+    late_input: ScenarioInput
+    """The input of the scenario `late`, whose rows may be late; the same one if a case gives it."""
     since: str = DEPLOYED
     """Where the old statements of an upgrade come from: a git reference, or `DEPLOYED`."""
     late_s: float | None = None
@@ -82,7 +85,8 @@ class ScenarioRun:
             Disturbance.RECOVERY: self._recovery,
         }
         try:
-            result = self._without_middle(name) if scenario is not Disturbance.REPLAY else None
+            used = self.late_input if scenario is Disturbance.LATE else self.input
+            result = self._without_middle(name, used) if scenario is not Disturbance.REPLAY else None
             result = result or act[scenario](name)
         except NotDelivered as error:
             result = replace(error.result, name=name)
@@ -90,13 +94,13 @@ class ScenarioRun:
             if isinstance(error, Refused | UsageError) and not self._undisturbed:
                 raise
             result = TestResult(name, "", CaseOutcome.ERROR, Found.ERROR.of(error=error.sentence))
-        used = Shown.INPUT.of(parts=len(self.input.parts), origin=self.input.origin)
-        notes = (*result.notes, *untested(self.bench.operations.project(), self.tables), used)
+        note = Shown.INPUT.of(parts=len(used.parts), origin=used.origin)
+        notes = (*result.notes, *untested(self.bench.operations.project(), self.tables), note)
         return replace(result, took_s=time.monotonic() - began, notes=notes)
 
-    def _without_middle(self, name: str) -> TestResult | None:
+    def _without_middle(self, name: str, used: ScenarioInput) -> TestResult | None:
         """Return the result if the input has no part that can be disturbed; None if it has one."""
-        parts, middle = len(self.input.parts), self.input.middle
+        parts, middle = len(used.parts), used.middle
         if parts >= middle:
             return None
         return TestResult(name, "", CaseOutcome.SKIPPED, Shown.NO_MIDDLE.of(part=middle, parts=parts))
@@ -135,10 +139,11 @@ class ScenarioRun:
         return self._compared(name, undisturbed, disturbed, "in versions that have read the same input again")
 
     def _late(self, name: str) -> TestResult:
-        undisturbed, project = self._reference(), self.bench.operations.project()
-        late = late_input(self.input, project, undisturbed, self.late_s)
+        project = self.bench.operations.project()
+        late = late_input(self.late_input, project, upstream_of(project, self.tables), self.late_s)
         if not late.words():
             return TestResult(name, "", CaseOutcome.SKIPPED, Shown.NOT_LATE.of())
+        undisturbed = self._reference() if self.late_input == self.input else self._undisturbed_rows(self.late_input)
         with self.bench.environment(self.tables) as found:
             deliver(found, late.parts, self.bench, within=self.bench.seconds)
             disturbed = _rows(found)
@@ -149,7 +154,7 @@ class ScenarioRun:
         self, project: Project, tables: Iterable[TableName], late: LateInput, result: TestResult
     ) -> Iterator[Fact[FactKind]]:
         if late.late_s and not late.late:
-            yield Shown.NONE_LATE.of(part=self.input.middle - 1, late_s=late.late_s)
+            yield Shown.NONE_LATE.of(part=self.late_input.middle - 1, late_s=late.late_s)
         elif late.late and self.late_s is None:
             yield Shown.HALF_DELAY.of()
         if not result.passed:
@@ -209,11 +214,14 @@ class ScenarioRun:
         there = [each for each in self.tables if each in old.project.tables]
         with self.bench.environment(there, texts=old.texts) as found:
             deliver(found, self.input.parts[: middle - 1], self.bench, within=self.bench.seconds)
+            idle = tuple(each for each in found.project.built if each in changes and not found.rows(each))
             found.declare_all(now.project, now.texts, self.tables)
             found.deploy(self.bench.progress, PlanRequest(everything=True, children="all"))
             deliver(found, self.input.parts[middle - 1 :], self.bench, within=self.bench.seconds)
             disturbed = _rows(found)
         result = self._compared(name, undisturbed, disturbed, f"after an upgrade from {self.since}")
+        if idle:
+            result = replace(result, notes=(*result.notes, Shown.NOT_WRITTEN.of(tables=idle)))
         upstream = upstream_of(now.project, [TableName(result.table)]) if result.table else ()
         if why := next((changes[each] for each in upstream if changes.get(each)), ""):
             fact = Shown.ANNOUNCED.of(table=result.table, why=why)
@@ -234,10 +242,13 @@ class ScenarioRun:
     def _reference(self) -> Rows:
         """Return the rows of all tables in an undisturbed run, upstream tables first."""
         if not self._undisturbed:
-            with self.bench.environment(self.tables) as found:
-                self._deliver(found)
-                self._undisturbed = _rows(found)
+            self._undisturbed = self._undisturbed_rows(self.input)
         return self._undisturbed
+
+    def _undisturbed_rows(self, used: ScenarioInput) -> dict[TableName, tuple[tuple[object, ...], ...]]:
+        with self.bench.environment(self.tables) as found:
+            deliver(found, used.parts, self.bench, within=self.bench.seconds)
+            return _rows(found)
 
     def _deliver(self, environment: EphemeralEnvironment, disturb: Callable[[int], None] = lambda part: None) -> None:
         deliver(environment, self.input.parts, self.bench, within=self.bench.seconds, disturb=disturb)
@@ -251,24 +262,28 @@ class ScenarioRun:
         return compared_runs(name, undisturbed, disturbed, repeatable, after=after)
 
 
-def scenario_input(
+def scenario_inputs(
     project: Project,
     tables: set[TableName],
     cases: tuple[IntegrationCase, ...],
     late_s: float | None = None,
-) -> ScenarioInput:
-    """Return the input of the case with the most parts among those about the tables alone, or generate one.
+) -> tuple[ScenarioInput, ScenarioInput]:
+    """Return the input of the case with the most parts among those about the tables alone, twice, or generate two.
 
-    A generated one has rows that may be late by at most `late_s` seconds, which are those of `lateness_s` if None.
+    In the first one, the rows of a part reach all tables before the next part. In the second one, for the scenario
+    `late`, rows may be late by at most `late_s` seconds, which are those of `lateness_s` if None.
     """
     mine = [case for case in cases if len(case.parts) > 1 and tables.issuperset(case.expected)]
     if mine:
         best = max(mine, key=lambda case: len(case.parts))
-        return ScenarioInput(best.parts, f"of {best.path}", middle=2)
-    late_s = lateness_s(project, upstream_of(project, tables)) if late_s is None else late_s
-    sinks = sinks_of(project, tables)
-    parts = inputs_around_midnight(project, sinks, late_s=late_s) if late_s else generated_parts(project, sinks)
-    return ScenarioInput(parts, "generated", middle=PARTS)
+        found = ScenarioInput(best.parts, f"of {best.path}", middle=2)
+        return found, found
+    upstream, sinks = upstream_of(project, tables), sinks_of(project, tables)
+    late_s = lateness_s(project, upstream) if late_s is None else late_s
+    late = inputs_around_midnight(project, sinks, late_s=late_s) if late_s else generated_parts(project, sinks)
+    depth = stateful_depth(project.tables, upstream)
+    parts = generated_parts(project, sinks, between=True) if depth else late
+    return ScenarioInput(parts, "generated", middle=PARTS + depth), ScenarioInput(late, "generated", middle=PARTS)
 
 
 def texts_before(operations: EnvironmentService, since: str) -> ProjectDeclaration:

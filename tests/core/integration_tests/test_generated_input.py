@@ -60,6 +60,17 @@ def test_closing_rows_are_later_than_any_watermark_waits() -> None:
     assert [max(part).day for part in times] == [1, 1, 6, 11]
 
 
+def test_closing_rows_between_the_parts_let_the_rows_of_a_part_reach_every_table_before_the_next() -> None:
+    parts = generated_parts(timed(), [T("b")], between=True)
+    assert [len(part[T("landed")]) for part in parts] == [ROWS, 1, 1, ROWS, 1, 1]
+    times = times_of(parts)
+    assert [time for part in times for time in part] == sorted(time for part in times for time in part)
+    assert [part[0].day for part in times] == [1, 2, 3, 3, 4, 5]
+    assert len({row[0] for part in parts for row in part[T("landed")]}) == 2 * ROWS + 4
+    stateless = small_project.project(small_project.texts())
+    assert generated_parts(stateless, [T("b")], between=True) == generated_parts(stateless, [T("b")])
+
+
 @pytest.mark.parametrize("late_s", [0.5, 10.0, 3_600.0])
 def test_the_first_row_is_before_midnight_and_a_watermark_with_a_shorter_delay_passes_midnight(late_s: float) -> None:
     first, second = times_of(inputs_around_midnight(timed(), [T("b")], late_s=late_s))[:2]

@@ -376,7 +376,7 @@ def test_rows_are_as_late_as_the_command_says_and_a_failure_shows_shorter_delays
     assert result["fact"]["sentence"].endswith("with 7 rows in another order and 3 rows up to 10 s late")
     assert result["notes"][0]["kind"] == "half_delay"
     (result,) = written([*words, "--lateness", "60"], capsys)["results"]
-    assert result["fact"]["sentence"].endswith("and 3 rows up to 60 s late")
+    assert result["fact"]["sentence"].endswith("and 3 rows up to 60 s late") and len(world.asked) == 4
     assert [note["kind"] for note in result["notes"]] == ["input"]
     world.wrong, world.right = {"b": ()}, len(world.asked) + 1
     (result,) = written([*words, "--lateness", "10"], capsys, 1)["results"]
@@ -458,7 +458,7 @@ def test_one_part_has_no_middle_to_disturb(folder: Path, world: World, scenario:
     operations = EnvironmentService(select_environment({}, str(folder), environment="dev"), {})
     bench = TestBench(operations, None, 60.0, lambda progress: None, lambda end: None)
     one = ScenarioInput(({T("landed"): ((1, "x"), (2, "x"))},), "given", middle=2)
-    result = ScenarioRun(bench, "b", (T("b"),), one).run(scenario)
+    result = ScenarioRun(bench, "b", (T("b"),), one, one).run(scenario)
     assert (result.outcome, result.fact.kind) == (CaseOutcome.SKIPPED, Shown.NO_MIDDLE) and not world.asked
 
 
@@ -483,6 +483,11 @@ def test_an_upgrade_goes_on_from_the_old_statements_and_what_the_plan_announces_
     assert (result["outcome"], result["fact"]["kind"]) == ("passed", "same")
     assert "upgrade b" in world.did
     assert world.asked[-1].texts is not None and world.asked[-1].texts[str(dml.relative_to(folder))] != dml.read_text()
+    assert [note["kind"] for note in result["notes"]] == ["input"]
+    world.wrong, world.right = {"b": ()}, len(world.asked) + 1
+    (result,) = written(words, capsys)["results"]
+    assert result["notes"][0]["sentence"] == "b had written no row before the upgrade"
+    world.wrong = {}
     world.after_kill = {"b": ((1, "X"),)}
     (result,) = written(words, capsys)["results"]
     assert (result["outcome"], result["fact"]["kind"]) == ("passed", "announced")
