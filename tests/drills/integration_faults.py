@@ -205,7 +205,7 @@ class Project:
         """Test a statement; return whether it is as it should be (found, or passed), what was said, and the time."""
         began, table = time.monotonic(), f"{each.name}_{form}"
         scenario = [] if each.by == "case" else ["--scenario", each.by, *each.options]
-        done = self.tiny.run("test", "--integration", table, *scenario, "--pool", "dev", "--json")
+        done = self.tiny.run("test", "--integration", table, *scenario, "--pool", "dev", "--timeout", "300", "--json")
         took = time.monotonic() - began
         try:
             (result,) = json.loads(done.stdout)["results"]
