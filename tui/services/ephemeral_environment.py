@@ -379,13 +379,14 @@ class EphemeralEnvironment:
     def columns_in_files(self, table: TableName) -> dict[str, str]:
         """Return the columns in the files of a table with rows, declared or not, with their types.
 
-        Empty if the format refuses columns that are not declared. Files without names of columns have invented ones.
+        Empty if the format refuses columns that are not declared, or has no files. CSV and text have invented names.
         """
         found = max(
             (each for each in self.operations.reader.deployments() if each.table == table and each.active),
             key=lambda each: each.version,
         )
-        if table_format(found.stored_as).transaction_log:
+        format = table_format(found.stored_as)
+        if format.transaction_log or not format.has_files:
             return {}
         self.access.use_server(self.server)
         return self.access.columns_in_files(found.stored_as, found.folder)
