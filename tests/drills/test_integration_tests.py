@@ -77,7 +77,7 @@ def begun(tiny: Tiny, *words: str) -> subprocess.Popen[str]:
 MOMENTS: dict[str, Callable[[Tiny], object]] = {
     "recorded": lambda tiny: [each for each in left(tiny) if (each / RECORD_FILE).is_file()],
     "agent": agent_pid,
-    "names": names,
+    "names": lambda tiny: [*(tiny.root / "home").glob("ephemeral/*/data/checkpoints/*")],
     "rows": lambda tiny: [*(tiny.root / "home").glob("ephemeral/*/data/**/commits/0")],
     "ending": lambda tiny: (pid := MET.get("agent") or agent_pid(tiny)) and MET.update(agent=pid) is None
     and not alive(pid),
@@ -106,6 +106,7 @@ def test_what_a_killed_command_leaves_is_deleted_by_the_next_one(tiny: Tiny, mom
     killed.send_signal(signal.SIGKILL)
     killed.communicate()
     assert len(left(tiny)) == 1 and left(tiny)[0].name in tiny.run("doctor").stdout
+    assert names(tiny) or moment not in ("names", "rows")
     agent = agent_pid(tiny)
     assert alive(agent) == (moment in ("agent", "names", "rows"))
     done = tiny.run("test", "--integration", "marked", "--pool", "dev")
