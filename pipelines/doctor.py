@@ -20,6 +20,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from core.ipc.environment_paths import POOLS
 from core.model.errors import HeadgateError, PoolUnreachable
 from core.model.names import TableName
 from core.model.states import TableFaultKind
@@ -172,23 +173,29 @@ def scenarios() -> dict[str, Any]:
 
 
 def connectors(project: Path, environment: str, home: Path) -> list[dict[str, Any]]:
-    """Check the connector jars of a local pool.
+    """Check the connector jars of each local pool.
 
-    Returns no checks if the pool is remote or no connectors are declared.
+    Returns no checks if all pools are remote or no connectors are declared.
     """
-    found, pool = _declared(project, environment)
-    if not found or pool is None or pool.url is not None:
-        return []
-    return [_jars(ConnectorJars(home, project, found, dict(pool.conf)), found)]
+    found, pools = _declared(project, environment, home)
+    return [
+        _jars(ConnectorJars(folder, project, found, dict(pool.conf)), found)
+        for pool, folder in pools
+        if found and pool.url is None
+    ]
 
 
 def cluster(project: Path, environment: str, home: Path) -> list[dict[str, Any]]:
-    """Check the standalone cluster of a pool: its master, its workers, and where they need Python.
+    """Check the standalone cluster of each pool: its master, its workers, and where they need Python.
 
-    Returns no checks if the pool has no master.
+    Returns no checks if no pool has a master.
     """
-    _, pool = _declared(project, environment)
-    if pool is None or pool.master is None:
+    _, pools = _declared(project, environment, home)
+    return [check for pool, folder in pools for check in _cluster(pool, folder)]
+
+
+def _cluster(pool: Pool, home: Path) -> list[dict[str, Any]]:
+    if pool.master is None:
         return []
     try:
         require_master(pool.master)
@@ -202,14 +209,22 @@ def cluster(project: Path, environment: str, home: Path) -> list[dict[str, Any]]
     return [_workers(pool, view), *_python_elsewhere(view, home)]
 
 
-def _declared(project: Path, environment: str) -> tuple[tuple[Connector, ...], Pool | None]:
-    """Return the connectors of a project and the pool of an environment; nothing if headgate.yml cannot be read."""
+def _declared(
+    project: Path, environment: str, home: Path
+) -> tuple[tuple[Connector, ...], tuple[tuple[Pool, Path], ...]]:
+    """Return the connectors of a project, and the pools of an environment with their folders in its home.
+
+    Both are empty if headgate.yml cannot be read.
+    """
     try:
         manifest = read_manifest((project / MANIFEST_PATH).read_text("utf-8-sig"), [])
     except (OSError, UnicodeDecodeError):
-        return (), None
+        return (), ()
     declared = next((each for each in manifest.environments if each.name == environment), None)
-    return manifest.connectors, declared.pool if declared is not None else None
+    if declared is None:
+        return manifest.connectors, ()
+    places = ((pool, declared.place_of(pool)) for pool in declared.pools)
+    return manifest.connectors, tuple((pool, home / POOLS / place if place else home) for pool, place in places)
 
 
 def _workers(pool: Pool, view: ClusterView) -> dict[str, Any]:

@@ -68,8 +68,7 @@ def restore(
     fresh = ledger.with_name(f"{ledger.name}.restoring")
     facts = EnvironmentRow(
         ledger_id="", project_id=project_id, project=project, environment=environment, protected=False, agent_pid=None,
-        agent_started_at=None, agent_seen_at=None, pool="", pool_state="off", pool_detail="", pool_generation=0,
-        session_id="",
+        agent_started_at=None, agent_seen_at=None,
     )  # fmt: skip
     if any(Path(f"{backup}{log}").exists() for log in _LOGS):
         raise Refused(f"{backup} is open in another program", remedy="restore a file that headgate backup wrote")

@@ -341,7 +341,9 @@ def _prepare(connection: sqlite3.Connection) -> None:
 def _identify(path: Path, connection: sqlite3.Connection, facts: EnvironmentRow) -> None:
     found = connection.execute("SELECT project_id, environment FROM facts").fetchone()
     if found is None:
-        insert(connection, "facts", {"one": 1, **values_by_column(facts)})
+        insert(connection, "facts", {"one": 1, **values_by_column(facts, without=("pools",))})
+        for pool in facts.pools:
+            insert(connection, "pool", values_by_column(pool))
         return
     if found != (facts.project_id, facts.environment):
         raise VersionMismatch(

@@ -185,6 +185,18 @@ UPDATE deployment SET version_id = {_HEX(4)} || '-' || {_HEX(2)} || '-4' || subs
 _FUNCTIONS = ""
 """Older programs cannot read `revision.texts` with the member `functions`; the schema is the same."""
 
+_POOLS = """
+CREATE TABLE pool (
+  place TEXT PRIMARY KEY, n INTEGER NOT NULL, name TEXT NOT NULL, state TEXT NOT NULL, detail TEXT NOT NULL,
+  generation INTEGER NOT NULL, session_id TEXT NOT NULL, began_at REAL, declared TEXT, most INTEGER) WITHOUT ROWID;
+INSERT INTO pool SELECT '', 0, pool, pool_state, pool_detail, pool_generation, session_id, NULL, NULL, NULL FROM facts;
+ALTER TABLE facts DROP COLUMN pool;
+ALTER TABLE facts DROP COLUMN pool_state;
+ALTER TABLE facts DROP COLUMN pool_detail;
+ALTER TABLE facts DROP COLUMN pool_generation;
+ALTER TABLE facts DROP COLUMN session_id;
+"""
+
 MIGRATIONS = (
     _REGISTRY + _MEASUREMENTS + _WORK + _AUDIT,
     _START_BATCH,
@@ -195,6 +207,7 @@ MIGRATIONS = (
     _SERVES,
     _VERSION_ID,
     _FUNCTIONS,
+    _POOLS,
 )
 """The migrations.
 

@@ -5,12 +5,13 @@ its files are gone.
 """
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
+from core.changes.pinned_settings import recorded_pool
 from core.model.errors import Refused
 from core.model.names import TableName
 from core.model.states import State
@@ -18,8 +19,9 @@ from core.observed.served_environment import ServedEnvironment
 from core.observed.versions import Deployment, Measurement, StatementLine
 from core.policy.roles_and_rules import Policy, policy_from_json
 from core.policy.unlocking import Unlock
+from core.project.model import Pool
 from state.row_mapping import field_names, sqlite_value, values_by_column
-from state.row_types import ClockCheck, EnvironmentRow, PolicyRow
+from state.row_types import ClockCheck, EnvironmentRow, PolicyRow, PoolRow
 from state.transactions import (
     NEWEST_CHANGE,
     TREND_OF_STATE,
@@ -76,7 +78,7 @@ class RegistryReads(LedgerReads):
         """Return the row that describes the environment, which always exists."""
         found = self._row(EnvironmentRow, "SELECT * FROM facts")
         assert found, "a ledger has its facts from the transaction that made it"
-        return found
+        return replace(found, pools=self._rows(PoolRow, "SELECT * FROM pool ORDER BY n"))
 
     def deployments(self, *, include_deleted: bool = False) -> tuple[Deployment, ...]:
         """Return the versions of all tables, sorted by table and version; for screens, `statements` is faster.
@@ -85,6 +87,15 @@ class RegistryReads(LedgerReads):
         """
         where = "" if include_deleted else " WHERE drop_after IS NULL"
         return self._rows(Deployment, f'{_DEPLOYMENT}{where} ORDER BY "table", version')
+
+    def recorded_pools(self) -> dict[tuple[TableName, int], str]:
+        """Return the name of the pool that each version records, by version; versions that record none are omitted.
+
+        `EnvironmentRow.pool_of` interprets it.
+        """
+        sql = """SELECT "table", version, json_extract(pool, '$.name') FROM deployment
+            WHERE drop_after IS NULL AND NOT external AND pool IS NOT NULL"""
+        return {(table, version): name for table, version, name in self._values(sql)}
 
     def registered_since(self, change: int) -> tuple[int, tuple[Deployment, ...]]:
         """Return the latest change number, and the versions changed after number `change`, including deleted ones."""
@@ -213,12 +224,32 @@ class RegistryWrites(RegistryReads, LedgerWrites):
                 "UPDATE facts SET agent_pid = ?, agent_started_at = ?, serves = coalesce(?, serves)", values
             )
 
-    def put_pool(self, **fields: str | int) -> None:
-        """Set some of the columns pool, pool_state, pool_detail, pool_generation and session_id."""
-        _only(fields, ("pool", "pool_state", "pool_detail", "pool_generation", "session_id"))
+    def put_pool(self, place: str = "", **fields: str | int | float) -> None:
+        """Set some of the columns name, state, detail, generation, session_id and began_at of the pool at `place`."""
+        _only(fields, ("name", "state", "detail", "generation", "session_id", "began_at"))
         assignments = ", ".join(f"{name} = ?" for name in fields)
         with self._transaction() as connection:
-            connection.execute(f"UPDATE facts SET {assignments}", tuple(fields.values()))
+            connection.execute(f"UPDATE pool SET {assignments} WHERE place = ?", (*fields.values(), place))
+
+    def declare_pools(self, declared: Sequence[tuple[str, Pool]]) -> None:
+        """Record the declared pools in order, each with its place; forget pools at other places.
+
+        A pool that is known keeps its session and its state.
+        """
+        places = [place for place, _ in declared]
+        with self._transaction() as connection:
+            marks = ", ".join("?" * len(places))
+            connection.execute(f"DELETE FROM pool WHERE place NOT IN ({marks})", places)
+            for n, (place, pool) in enumerate(declared):
+                row = PoolRow(place, n, pool.name, declared=recorded_pool(pool), most=pool.statements)
+                values = values_by_column(row)
+                columns = ", ".join(values)
+                connection.execute(
+                    f"INSERT INTO pool ({columns}) VALUES ({', '.join('?' * len(values))}) "
+                    "ON CONFLICT (place) DO UPDATE SET n = excluded.n, name = excluded.name, "
+                    "declared = excluded.declared, most = excluded.most",
+                    tuple(values.values()),
+                )
 
     def put_deployment(self, deployment: Deployment) -> None:
         """Write all fields of a version, new or existing. An active version replaces the serving version."""

@@ -119,7 +119,12 @@ def _served(text: str) -> ServedEnvironment:
     sources = found["sources"]
     of = Naming(**sources["naming"]) if sources["naming"] else None
     return ServedEnvironment(
-        **{**found, "naming": Naming(**found["naming"]), "sources": Sources(**{**sources, "naming": of})}
+        **{
+            **found,
+            "naming": Naming(**found["naming"]),
+            "sources": Sources(**{**sources, "naming": of}),
+            "pools": tuple(found.get("pools", ())),
+        }
     )
 
 

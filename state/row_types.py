@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from core.model.names import TableName
 from core.observed.served_environment import ServedEnvironment
+from core.project.model import Pool
 from core.text.sentence import Sentence
 
 
@@ -193,8 +194,34 @@ class ClockCheck:
 
 
 @dataclass(frozen=True, slots=True)
+class PoolRow:
+    """A pool of the environment, as its agent has last seen it."""
+
+    place: str = ""
+    """Name of the pool's folder below `pools` in the home; empty for the home itself, which is that of one pool."""
+    n: int = 0
+    """Position among the declared pools; 0 is the default pool."""
+    name: str = "local"
+    state: str = "off"
+    """starting, up, degraded (its cluster lacks workers), silent, down, failed (needs an operator) or off."""
+    detail: str = ""
+    generation: int = 0
+    """Number of sessions that were opened; statements started in an earlier one were lost with it."""
+    session_id: str = ""
+    began_at: float | None = None
+    """When the current generation began, in epoch seconds; None if it began under an older release, or never."""
+    declared: Pool | None = None
+    """The pool as headgate.yml declared it when the agent started, without secrets; None if no agent recorded it."""
+    most: int | None = None
+    """Most statements that may run in it at the same time, as declared; None for no limit."""
+
+
+_URGENCY = {"up": 0, "off": 1, "starting": 2, "silent": 3, "degraded": 4, "down": 5, "failed": 6}
+
+
+@dataclass(frozen=True, slots=True)
 class EnvironmentRow:
-    """The environment: its identity, agent, pool and doubts, in a single row."""
+    """The environment: its identity, agent, pools and doubts."""
 
     ledger_id: str
     project_id: str
@@ -205,13 +232,8 @@ class EnvironmentRow:
     agent_started_at: float | None
     agent_seen_at: float | None
     """The agent's last heartbeat, from which the age of all data is measured."""
-    pool: str
-    """Name of the pool."""
-    pool_state: str
-    """starting, up, silent, down, failed (needs an operator) or off."""
-    pool_detail: str
-    pool_generation: int
-    session_id: str
+    pools: tuple[PoolRow, ...] = (PoolRow(),)
+    """The pools in declared order, at least one; the first is the default."""
     epoch: int = 1
     """Epoch of the ledger.
 
@@ -229,3 +251,21 @@ class EnvironmentRow:
     """Number of times that the data folder's record of serving versions has been written."""
     serves: ServedEnvironment | None = None
     """What the newest agent works with; None if the ledger was last written by a release that did not record it."""
+
+    @property
+    def worst_pool(self) -> PoolRow:
+        """The pool whose state is the most urgent; the first of several."""
+        return max(self.pools, key=lambda pool: (_URGENCY.get(pool.state, 0), -pool.n))
+
+    @property
+    def pool_state(self) -> str:
+        """The most urgent state of a pool."""
+        return self.worst_pool.state
+
+    def pool_of(self, recorded: str) -> PoolRow:
+        """Return the pool of a version that records a pool of this name; the default pool if that is not declared."""
+        return self.pool_named(recorded) or self.pools[0]
+
+    def pool_named(self, name: str) -> PoolRow | None:
+        """Return the pool of a name; None if there is none."""
+        return next((pool for pool in self.pools if pool.name == name), None)

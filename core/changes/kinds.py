@@ -285,7 +285,7 @@ CHANGE_KINDS: tuple[ChangeKindDefinition, ...] = (
         kind=ChangeKind.POOL, code="12", label="another pool", severity=110, action=Action.RESTART,
         reason=Reason.POOL_CHANGED,
         why="the same checkpoint continues elsewhere, never in two places at once; such a plan is refused when it is "
-        "applied, since agents do not move statements between pools yet",
+        "applied if the old pool is not declared any more, since it could not be asked",
         instead=(*_NEW_VERSION, Strategy.CARRY_OVER), is_of_the_environment=True,
         note=Notice.STOPPED_ON_OLD_POOL,
     ),

@@ -58,7 +58,7 @@ def recorded_pool(pool: Pool) -> Pool:
     """
     url = pool.url.partition(";")[0].rstrip("/") if pool.url else pool.url
     conf = tuple(sorted(pair for pair in pool.conf if _is_recorded(pair[0])))
-    return replace(pool, url=url, conf=conf, token=None, tls=False, ca="")
+    return replace(pool, url=url, conf=conf, token=None, tls=False, ca="", statements=None)
 
 
 def pool_at_start(now: Pool, before: Pool | None) -> Pool:

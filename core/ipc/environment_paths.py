@@ -17,6 +17,26 @@ GIVEN_TOKEN = "given.token"
 """Name of the file, in an environment's home, with the token for a server that the agent does not manage."""
 
 
+POOLS = "pools"
+"""Name of the folder, in the home of an environment with several pools, in which each pool has a folder of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class PoolPaths:
+    """The absolute paths of the files of one pool."""
+
+    home: str
+    """Folder of the server's record, token, lock and log: the home of the environment, or below its folder `pools`."""
+
+    @property
+    def log(self) -> str:
+        return f"{self.home}/pool.log"
+
+    @property
+    def record(self) -> str:
+        return f"{self.home}/pool.json"
+
+
 @dataclass(frozen=True, slots=True)
 class EnvironmentPaths:
     """The absolute paths of an environment's files and folders."""
@@ -41,11 +61,15 @@ class EnvironmentPaths:
 
     @property
     def pool_log(self) -> str:
-        return f"{self.home}/pool.log"
+        return self.of_pool("").log
 
     @property
     def pool_file(self) -> str:
-        return f"{self.home}/pool.json"
+        return self.of_pool("").record
+
+    def of_pool(self, place: str) -> "PoolPaths":
+        """Return the paths of a pool; `place` is its name among several, and empty for the pool of one."""
+        return PoolPaths(f"{self.home}/{POOLS}/{place}" if place else self.home)
 
     @property
     def job_builds(self) -> str:

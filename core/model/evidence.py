@@ -159,6 +159,7 @@ class Notice(FactKind):
     OFFSETS_NOT_CARRIED = "offsets of the remaining sources cannot be carried over to a new checkpoint yet"
     NAMES_NEEDED = "Spark can resume only if offsets were tracked by source name from the first start"
     STOPPED_ON_OLD_POOL = "it is stopped on the old pool, and verified to be stopped, before it starts on the new one"
+    OLD_POOL_GONE = "it cannot be verified that it is stopped in {pool}, which headgate.yml does not declare as it was"
     BACK_UP_CHECKPOINT = "an older Spark version may not be able to read the checkpoint: back it up first"
 
     SPARK_DISAGREES = "Spark disagrees: {reading}"

@@ -27,6 +27,10 @@ class EnvironmentEdit(FactKind):
         _RESTART + ", headgate adopt --env {environment}",
     )
     NAMING = ("the agent of {environment} gives the names {runs}, and headgate.yml now declares {declared}", _RESTART)
+    POOLS = (
+        "the agent of {environment} has {runs}, and headgate.yml now declares {declared}",
+        "put it back, or restart the agent: headgate down --env {environment}, {up}",
+    )
     SOURCES = ("the agent of {environment} has sources: {runs}, and headgate.yml now declares {declared}", _RESTART)
 
 
@@ -55,6 +59,8 @@ class ServedEnvironment:
     """The address of the pool without parameters, as in `Pool.address`."""
     declared_data: str = ""
     """The data folder as headgate.yml declared it: relative to the project folder, or absolute."""
+    pools: tuple[str, ...] = ()
+    """The names of the pools that headgate.yml declares below `pools`; empty for one pool."""
 
     @property
     def has_remote_server(self) -> bool:
@@ -72,6 +78,7 @@ def environment_edits(served: ServedEnvironment, declared: Environment, data: st
         (EnvironmentEdit.DATA, served.data, served.data if declared.data == served.declared_data else data),
         (EnvironmentEdit.NAMING, served.naming.pattern, declared.naming.pattern),
         (EnvironmentEdit.SOURCES, _words(served.sources), _words(declared.sources)),
+        (EnvironmentEdit.POOLS, _pools(served.pools), _pools(tuple(pool.name for pool in declared.named_pools))),
     ):
         if runs != now:
             yield kind.of(environment=declared.name, runs=runs, declared=now, up=up)
@@ -87,6 +94,11 @@ def other_name(deployments: Iterable[Deployment], declared: Environment) -> Fact
             kind = OtherName.SOURCES if of_sources else OtherName.NAMING
             return kind.of(table=each.table, made=made, named=named)
     return None
+
+
+def _pools(names: tuple[str, ...]) -> str:
+    # The first one is the default, so the order matters.
+    return f"the pools {', '.join(names)}" if names else "one pool"
 
 
 def _words(sources: Sources) -> str:

@@ -81,7 +81,10 @@ class Deployment:
     lost_kind: str = ""
     """The `TableFaultKind` of the table that prevents the statement from continuing; empty for any other cause."""
     pool: Pool | None = None
-    """The pool at the last start, with the settings pinned by the checkpoint; None if unknown."""
+    """The only pool in which the version's query may be, as at its last start or, before its first, as declared.
+
+    It has the settings that the checkpoint has pinned. None if unknown, which means the default pool.
+    """
     engine: str = ""
     """Spark version at the last start; empty if unknown."""
     made_by: str = ""

@@ -22,7 +22,7 @@ from core.model.table_formats import table_format
 from core.observed.planner_input import ObservedDeployment
 from core.observed.table_statistics import TableStatistics
 from core.observed.versions import Binding
-from core.project.model import Compatibility, Environment, Project, Table, writers_by_topic
+from core.project.model import Compatibility, Environment, Pool, Project, Table, writers_by_topic
 from core.project.revision import Revision, RevisionTexts, removed_columns
 from core.project_reader.parse_cache import ParseCache
 from core.project_reader.revision_reader import read_revision, revision_of
@@ -58,6 +58,11 @@ class DeclaredTables:
         """Return the compatibility mode of a table; NONE if it is not declared."""
         declared = self.tables.get(table)
         return self.project.compatibility(declared) if declared is not None else Compatibility.NONE
+
+    def pool_of(self, table: TableName) -> Pool:
+        """Return the pool in which a table's statement is declared to run; the default pool if it is not declared."""
+        declared = self.tables.get(table)
+        return self.environment.pool_of(declared.settings) if declared is not None else self.environment.pool
 
     def is_gone(self, table: TableName) -> bool:
         """True if no file declares a table, not even one with errors."""
@@ -260,13 +265,13 @@ class TableChanges:
         self._revisions = revisions
         self._answers = answers
         self._engine = engine
-        self._pool = recorded_pool(declared.environment.pool)
+        self._pools = {pool.name: recorded_pool(pool) for pool in declared.environment.pools}
         self._changes: dict[TableName, Change] = {}
 
     def of(self, table: TableName) -> Change:
         """Return the classified change between the deployed and the declared revision of a table."""
         if table not in self._changes:
-            found = self._find(table)
+            found = self._of_known_pool(table, self._find(table))
             if found.kind is not ChangeKind.NONE:
                 old, new = self._revisions.deployed(table), self._revisions.declared(table)
                 found = with_upgrade_proof(self._cross_checked(table, found), self._answers, old=old, new=new)
@@ -303,7 +308,7 @@ class TableChanges:
         before, after = self._parents(old, deployed=True), self._parents(new, deployed=False)
         return (
             replace(old, parents=before, pool=seen.pool, engine=seen.engine),
-            replace(new, parents=after, pool=self._pool, engine=self._engine),
+            replace(new, parents=after, pool=self._pool_of(table), engine=self._engine),
         )
 
     def kinds(self, table: TableName) -> frozenset[ChangeKind]:
@@ -330,22 +335,36 @@ class TableChanges:
         seen, new = self._observed.deployment(table), self._revisions.declared(table)
         if seen.deployed is None or seen.deployed == new.texts:
             same = seen.deployed is not None or seen.revision in ("", "same") or seen.revision == new.hash
-            return self._elsewhere(seen, new) if same else unproven_change(Notice.TEXTS_UNKNOWN.of())
+            return self._elsewhere(table, seen, new) if same else unproven_change(Notice.TEXTS_UNKNOWN.of())
         if new.parsed is not None and not seen.deployed.dml.strip() and seen.version:
             return unproven_change(Notice.STATEMENT_UNKNOWN.of())
         compared = self.compared(table)
         return classify(*compared) if compared is not None else unproven_change(Notice.TEXTS_UNREADABLE.of())
 
-    def _elsewhere(self, seen: ObservedDeployment, new: Revision) -> Change:
+    def _of_known_pool(self, table: TableName, change: Change) -> Change:
+        """Return a change with its evidence about the old pool, which must be declared, or nobody can ask it."""
+        old = self._observed.deployment(table).pool
+        if change.kind is not ChangeKind.POOL or old is None:
+            return change
+        environment = self._declared.environment
+        known = self._pools.get(old.name) if environment.named_pools else None
+        if known is not None and known.url == old.url:
+            return change
+        gone, stopped = Notice.OLD_POOL_GONE.of(pool=old.name), Notice.STOPPED_ON_OLD_POOL.of()
+        return replace(change, evidence=tuple(gone if each == stopped else each for each in change.evidence))
+
+    def _pool_of(self, table: TableName) -> Pool:
+        return self._pools[self._declared.pool_of(table).name]
+
+    def _elsewhere(self, table: TableName, seen: ObservedDeployment, new: Revision) -> Change:
         """Return the change caused only by a different pool or Spark version. Unknown values count as unchanged."""
-        moved = (seen.pool is not None and seen.pool != self._pool) or (
+        pool = self._pool_of(table)
+        moved = (seen.pool is not None and seen.pool != pool) or (
             seen.engine and self._engine and seen.engine != self._engine
         )
         if not moved or new.parsed is None:
             return Change(ChangeKind.NONE, Action.KEEP)
-        return classify(
-            replace(new, pool=seen.pool, engine=seen.engine), replace(new, pool=self._pool, engine=self._engine)
-        )
+        return classify(replace(new, pool=seen.pool, engine=seen.engine), replace(new, pool=pool, engine=self._engine))
 
     def _parents(self, revision: Revision, *, deployed: bool) -> dict[TableName, tuple[str, ...]]:
         found = {}

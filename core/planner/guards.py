@@ -3,6 +3,7 @@
 A guard that denies a plan causes a refusal of the plan. An unknown measurement never satisfies a limit.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -73,6 +74,18 @@ class GuardInput:
         """Number of queries in the pool: running statements and older versions that are kept running."""
         observed = self.observed
         return len(self.running) + sum(len(observed.deployment(table).retained) for table in observed.tables())
+
+    @cached_property
+    def queries_by_pool(self) -> Counter[str]:
+        """The queries in each pool, like `queries`; older versions count in the pool of the serving one."""
+        found = Counter(map(self.pool_now, self.running))
+        for table in self.observed.tables():
+            found[self.pool_now(table)] += len(self.observed.deployment(table).retained)
+        return found
+
+    def pool_now(self, table: TableName) -> str:
+        """Return the name of the pool in which a table's serving version runs or was last started."""
+        return self.declared.environment.pool_holding(self.observed.deployment(table).pool).name
 
     def protects(self, table: TableName) -> bool:
         """True if the table or the whole environment is protected against changes in place."""
@@ -378,6 +391,8 @@ def _disk(case: GuardInput) -> Guard:
 def _pool(case: GuardInput) -> Guard:
     # While a table is rebuilt, both of its versions run.
     begun = [node for node in case.nodes if node.version and _begins(node, case)]
+    if case.declared.environment.named_pools:
+        return _pools(case, begun)
     name = case.declared.environment.pool.name
     if not begun:
         return Guard.of("pool", OK, GuardFinding.POOL_UNCHANGED.of(pool=name))
@@ -400,6 +415,42 @@ def _pool(case: GuardInput) -> Guard:
         limit = GuardFinding.ALLOWS_CORES.of(percent=round(most_busy))
         return Guard.of("pool", DENY, GuardFinding.TOO_BUSY.of(found=found, limit=limit))
     return Guard.of("pool", OK if then <= 1 else WARN, found)
+
+
+def _pools(case: GuardInput, begun: Sequence[PlanNode]) -> Guard:
+    """Judge each pool that gets additional statements by its own capacity, and all together by the policy."""
+    moved = [node for node in case.nodes if _moves(node, case)]
+    more = Counter(case.declared.pool_of(node.table).name for node in (*begun, *moved))
+    if not more:
+        names = ", ".join(pool.name for pool in case.declared.environment.pools)
+        return Guard.of("pool", OK, GuardFinding.POOL_UNCHANGED.of(pool=names))
+    left = Counter(case.pool_now(node.table) for node in moved)
+    grows, found = GuardFinding.POOL_GROWS_FOR_BOTH if case.rebuilt else GuardFinding.POOL_GROWS, []
+    for pool in case.declared.environment.pools:
+        if not more[pool.name]:
+            continue
+        found.append(grows.of(statements=more[pool.name], pool=pool.name))
+        after = case.queries_by_pool[pool.name] + more[pool.name] - left[pool.name]
+        if pool.statements is not None and after > pool.statements:
+            full = GuardFinding.POOL_AT_CAPACITY.of(
+                found=found[-1], statements=after, pool=pool.name, most=pool.statements
+            )
+            return Guard.of("pool", DENY, full)
+    together, most = GuardFinding.POOLS_GROW.of(pools=tuple(found)), case.policy.max_statements
+    after = case.queries + len(begun)
+    if most is not None and after > most:
+        return Guard.of("pool", DENY, GuardFinding.POOL_FULL.of(found=together, statements=after, most=most))
+    if case.policy.max_busy_percent is None:
+        return Guard.of("pool", OK, together)
+    limit = GuardFinding.ALLOWS_PERCENT.of(percent=round(case.policy.max_busy_percent))
+    return _bounded("pool", GuardFinding.POOL_LOAD_UNKNOWN.of(found=together), unknown=True, limit=limit)
+
+
+def _moves(node: PlanNode, case: GuardInput) -> bool:
+    """True if a running statement is restarted in another pool."""
+    if node.action is not Action.RESTART or node.table not in case.running:
+        return False
+    return case.pool_now(node.table) != case.declared.pool_of(node.table).name
 
 
 def _stopped(case: GuardInput) -> Guard | None:

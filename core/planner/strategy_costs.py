@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from core.changes.kinds import ChangeKind
 from core.model.actions import EXECUTABLE, Action, Strategy, typed_strategy
 from core.model.errors import Refused
+from core.model.evidence import Notice
 from core.model.names import TableName
 from core.model.table_formats import table_format
 from core.observed.table_statistics import LogHistory, TableStatistics, history_of
@@ -44,7 +45,7 @@ _BEGINS_LATER = frozenset({Strategy.CARRY_OVER, Strategy.PARTIAL, Strategy.SEEDE
 def not_executable_yet(plan: Plan) -> tuple[tuple[TableName, str], ...]:
     """Return the changes that no agent can execute yet, as sorted (table, strategy) pairs.
 
-    For a move to another pool, the strategy is replaced by the string `another pool`.
+    For a move from a pool that is not declared, the strategy is replaced by the string `another pool`.
     """
     return _not_executable(plan.nodes)
 
@@ -72,9 +73,13 @@ def _not_executable(nodes: Iterable[PlanNode]) -> tuple[tuple[TableName, str], .
     for node in nodes:
         if node.strategy not in EXECUTABLE:
             found.append((node.table, typed_strategy(node.strategy)))
-        elif node.action is Action.RESTART and node.change is ChangeKind.POOL:
+        elif node.action is Action.RESTART and node.change is ChangeKind.POOL and _is_old_pool_gone(node):
             found.append((node.table, "another pool"))
     return tuple(sorted(found))
+
+
+def _is_old_pool_gone(node: PlanNode) -> bool:
+    return any(isinstance(each, Fact) and each.kind is Notice.OLD_POOL_GONE for each in node.evidence)
 
 
 @dataclass(frozen=True, slots=True)

@@ -247,7 +247,6 @@ def _afterwards(
     context: PlanningContext, nodes: Iterable[PlanNode], engine: str
 ) -> dict[TableName, ObservedDeployment]:
     found = dict(context.observed.deployments)
-    pool = recorded_pool(context.declared.environment.pool)
     for node in nodes:
         seen = context.observed.deployment(node.table)
         match node.action:
@@ -270,7 +269,7 @@ def _afterwards(
                     checkpoint_ok=True,
                     begun=True,
                     orphan_versions=(),
-                    pool=pool if seen.pool is not None else None,
+                    pool=recorded_pool(context.declared.pool_of(node.table)) if seen.pool is not None else None,
                     engine=engine or seen.engine,
                 )
     return found

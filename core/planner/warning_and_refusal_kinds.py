@@ -539,6 +539,11 @@ class GuardFinding(FactKind):
         "{found}: that makes {statements}, and the policy allows {most}",
         "plan fewer tables at once, or stop what is not needed",
     )
+    POOL_AT_CAPACITY = (
+        "{found}: that makes {statements} there, and {pool} takes {most:statement}",
+        "plan fewer tables at once, name another pool in their yml, or raise statements: of {pool} in headgate.yml",
+    )
+    POOLS_GROW = "{pools:;}"
     POOL_LOAD_UNKNOWN = "{found}; the pool's load is unknown"
     POOL_LOAD = "{found}: load {before} → {after} of {cores:core}"
     POOL_OVERLOADED = "{found}: load {before} → {after} of {cores:core}, so batches wait for each other"

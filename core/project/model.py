@@ -230,6 +230,8 @@ class Settings:
     """For a job in Python, the hash of older code whose state the code continues; empty if it continues none."""
     query_name: str = ""
     """Name of the query in the metadata columns, as its manifest gives it; empty for the name of the table."""
+    pool: str = ""
+    """Name of the pool in which the statement runs, in environments with several; empty for the default pool."""
 
     @property
     def outside_readers(self) -> tuple[tuple[str, str], ...]:
@@ -352,6 +354,8 @@ class Pool:
     """Whether connections to the `url` are encrypted, and its certificate is checked."""
     ca: str = ""
     """Absolute path of the certificates that are trusted, as PEM; empty for those that gRPC trusts by itself."""
+    statements: int | None = None
+    """Most statements that may run in the pool at the same time; None for no limit."""
 
     @property
     def address(self) -> str:
@@ -411,6 +415,33 @@ class Environment:
     sources: Sources = OWN_SOURCES
     colour: str = ""
     """Colour of the environment's name, one of `COLOURS`; empty for amber if protected, and no ground otherwise."""
+    named_pools: tuple[Pool, ...] = ()
+    """The pools that `pools` declares, in order, of which `pool` is the first; empty for one pool without a choice."""
+
+    @property
+    def pools(self) -> tuple[Pool, ...]:
+        """Every pool of the environment; the first is the default."""
+        return self.named_pools or (self.pool,)
+
+    def pool_of(self, settings: Settings) -> Pool:
+        """Return the pool in which a statement with these settings is declared to run.
+
+        In an environment with one pool, this is that pool, whatever the settings name.
+        """
+        return next((pool for pool in self.named_pools if pool.name == settings.pool), self.pool)
+
+    def pool_holding(self, recorded: Pool | None) -> Pool:
+        """Return the pool in which a version is that was last started in the pool `recorded`; None if unknown.
+
+        That is the pool of this name among several. A version of a pool that is no longer declared, which its agent has
+        proved at its start to be gone, is in the default pool.
+        """
+        name = recorded.name if recorded is not None else ""
+        return next((pool for pool in self.named_pools if pool.name == name), self.pool)
+
+    def place_of(self, pool: Pool) -> str:
+        """Return where a pool has its files: its name, below the home; empty for the home itself, of the one pool."""
+        return pool.name if self.named_pools else ""
 
     def catalog_name(self, table: TableName, version: int) -> str:
         """Return the catalog name of a table's version. Version 0 is an external table, named without a version."""

@@ -8,7 +8,7 @@ from core.model.states import State
 from core.observed.planner_input import ObservedDeployment
 from core.policy.roles_and_rules import Policy
 from core.project.manifest_head import MANIFEST_PATH as MANIFEST
-from core.project.model import Environment, Project, Table
+from core.project.model import Environment, Pool, Project, Table
 from core.project.revision import RevisionTexts, revision_hash
 from core.project_reader.loader import read_tables
 from core.project_reader.manifest import Manifest, read_manifest
@@ -106,11 +106,27 @@ def _manifest_then(then: Mapping[str, str | None]) -> Manifest | None:
     return read_manifest(text, []) if text is not None else None
 
 
+def _differing_pools(was: Environment, now: Environment) -> Iterator[str]:
+    before, after = ({pool.name: pool for pool in each.named_pools} for each in (was, now))
+    yield from (f"pools.{name}" for name in {**before, **after} if name not in before or name not in after)
+    for name in [name for name in before if name in after]:
+        yield from _differing_in_pool(f"pools.{name}", before[name], after[name])
+    if bool(before) != bool(after):
+        yield "pool"
+
+
+def _differing_in_pool(path: str, was: Pool, now: Pool) -> Iterator[str]:
+    conf = dict(was.conf), dict(now.conf)
+    yield from (f"{path}.conf.{key}" for key in {**conf[0], **conf[1]} if conf[0].get(key) != conf[1].get(key))
+    yield from (f"{path}.{key}" for key in ("name", "url", "cores", "memory", "statements") if _differ(was, now, key))
+
+
 def _differing(was: Environment, now: Environment) -> Iterator[str]:
     """Yield the keys of an environment's settings that differ, without their values, which may be secret."""
-    conf = dict(was.pool.conf), dict(now.pool.conf)
-    yield from (f"pool.conf.{key}" for key in {**conf[0], **conf[1]} if conf[0].get(key) != conf[1].get(key))
-    yield from (f"pool.{key}" for key in ("name", "url", "cores", "memory") if _differ(was.pool, now.pool, key))
+    if was.named_pools or now.named_pools:
+        yield from _differing_pools(was, now)
+    else:
+        yield from _differing_in_pool("pool", was.pool, now.pool)
     values = {each.name: each for each in was.variables}, {each.name: each for each in now.variables}
     changed = (name for name in {**values[0], **values[1]} if values[0].get(name) != values[1].get(name))
     yield from (f"variables.{name}" for name in changed)

@@ -378,11 +378,14 @@ def _check_properties(section: YamlSection, environments: Sequence[Environment])
         return
     for key, value in section.pairs(PROPERTIES):
         for each in environments:
-            if dict(each.pool.conf).get(key) != value:
+            named = section.text("pool", "") if each.named_pools else ""
+            pools = [pool for pool in each.pools if pool.name == named] or each.pools
+            if lacking := next((pool for pool in pools if dict(pool.conf).get(key) != value), None):
+                of, path = (f"pool {lacking.name}", f"pools.{lacking.name}") if each.named_pools else ("pool", "pool")
                 # The values may be secret.
                 summary = (
-                    f"the pool of {each.name} does not set {key} as it is here, and its statements share all settings"
+                    f"the {of} of {each.name} does not set {key} as it is here, and its statements share all settings"
                 )
-                remedy = f"set it to the same value in environments.{each.name}.pool.conf in headgate.yml"
+                remedy = f"set it to the same value in environments.{each.name}.{path}.conf in headgate.yml"
                 section.problems.append(Problem(summary, remedy, spark.at(key), key))
                 break

@@ -28,6 +28,7 @@ from core.project_reader.paths import ScriptFolder, is_jar, read_script_folders,
 from core.project_reader.settings_checks import (
     check_keyed,
     check_outside_settings,
+    check_pools,
     check_queries,
     check_schema_tracking,
     check_topics_written,
@@ -159,7 +160,7 @@ def read_sound_tables(
         connectors=connectors,
     )
     _check_cycles(tables, draft)
-    _check_settings(tables, draft, unreadable)
+    _check_settings(tables, draft, unreadable, manifest, environment)
     problems += [*topic_loop_problems(tables), *shared_topic_problems(tables)]
     read_in = partial(_read_in, draft, manifest, tables)
     problems += collision_problems(manifest.environments, manifest.lines, tables, read_in)
@@ -176,10 +177,18 @@ def read_sound_tables(
     return (draft.places.of_files(project) if draft.places else project), located
 
 
-def _check_settings(tables: Mapping[TableName, Table], draft: _ProjectDraft, unreadable: Set[TableName]) -> None:
+def _check_settings(
+    tables: Mapping[TableName, Table],
+    draft: _ProjectDraft,
+    unreadable: Set[TableName],
+    manifest: Manifest,
+    environment: str | None,
+) -> None:
     yml = {name: _yml(name, draft.folders[name]) for name in tables}
     for check in (check_queries, check_keyed, check_schema_tracking, check_topics_written):
         check(tables, yml, draft.problems)
+    if (here := manifest.environment(environment)) is not None and here.named_pools:
+        check_pools(tables, yml, here, draft.problems)
     # A table whose statement could not be read only seems to be external.
     readable = {name: table for name, table in tables.items() if name not in unreadable} if unreadable else tables
     check_outside_settings(readable, yml, draft.problems)

@@ -49,7 +49,9 @@ from core.text.wording import did_you_mean
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}\Z")
 _MASTER = re.compile(rf"{MASTER_SCHEME}(\[[0-9A-Fa-f:]+\]|[A-Za-z0-9._-]+):[1-9][0-9]{{0,4}}\Z")
 _PAGE = re.compile(r"https?://[^/\s@?#]+/?\Z")
-_ENVIRONMENT_KEYS = ("data", "protected", "colour", "naming", "sources", "pool", "objective", "policy", "variables")
+_ENVIRONMENT_KEYS = (
+    "data", "protected", "colour", "naming", "sources", "pool", "pools", "objective", "policy", "variables",
+)  # fmt: skip
 _KEYS = (
     "project", "id", "default_env", "environments", "defaults", "products", "connectors", "variables",
     "layout", "manifests",
@@ -89,17 +91,21 @@ class Manifest:
         """The values of `metadata` by product; products that do not set it are omitted."""
         return {name: each.metadata for name, each in self.products.items() if each.metadata is not None}
 
+    def environment(self, name: str | None) -> Environment | None:
+        """Return the environment of a name, or the default environment for None; None if it is not declared."""
+        wanted = name or self.default_env
+        return next((each for each in self.environments if each.name == wanted), None)
+
     def variables_of(self, environment: str | None) -> dict[str, Variable]:
         """Return the variables by name, with their values in an environment; None means the default environment."""
-        wanted = environment or self.default_env
-        found = next((each for each in self.environments if each.name == wanted), None)
+        found = self.environment(environment)
         return {variable.name: variable for variable in found.variables} if found else {}
 
     def has_only_spark(self, environment: str | None) -> bool:
         """True if the pool of an environment is local and has no extensions, so that it has only Spark's functions."""
-        wanted = environment or self.default_env
-        found = next((each for each in self.environments if each.name == wanted), None)
-        return found is None or (found.pool.url is None and "spark.sql.extensions" not in dict(found.pool.conf))
+        found = self.environment(environment)
+        pools = found.pools if found is not None else ()
+        return all(pool.url is None and "spark.sql.extensions" not in dict(pool.conf) for pool in pools)
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +251,7 @@ def _is_null(top: YamlSection) -> bool:
 
 def _environment(name: str, section: YamlSection, variables: Mapping[str, DeclaredVariable]) -> Environment:
     section.only(_ENVIRONMENT_KEYS, moved=_MOVED)
-    pool, policy = section.section("pool"), section.section("policy")
+    policy, named = section.section("policy"), _named_pools(section)
     if policy is not None:
         policy.only(("plan_expires_h", "drop_after_d", "gate_ends_h", "soak_min", "validate", *RULES))
     return Environment(
@@ -254,7 +260,8 @@ def _environment(name: str, section: YamlSection, variables: Mapping[str, Declar
         colour=_colour(section),
         data=section.text("data", "data"),
         naming=read_naming(section),
-        pool=_pool(pool) if pool is not None else Pool(),
+        pool=named[0] if named else _one_pool(section),
+        named_pools=named,
         plan_expires_h=policy.number("plan_expires_h", 24.0, most=YEAR_D * 24) if policy else 24.0,
         drop_after_d=policy.number("drop_after_d", 7.0, most=10 * YEAR_D) if policy else 7.0,
         gate_ends_h=policy.number("gate_ends_h", 24.0, most=YEAR_D * 24) if policy else 24.0,
@@ -274,8 +281,45 @@ def _colour(section: YamlSection) -> str:
     return colour
 
 
-def _pool(section: YamlSection) -> Pool:
-    section.only(("name", "url", "token", "tls", "ca", "master", "master_ui", "cores", "memory", "conf"))
+def _one_pool(section: YamlSection) -> Pool:
+    below = section.section("pool")
+    if below is None:
+        return Pool()
+    below.only(("name", *_POOL_KEYS))
+    return _pool(below, below.text("name", CLUSTER if below.text("master", "") else LOCAL))
+
+
+def _named_pools(section: YamlSection) -> tuple[Pool, ...]:
+    below = section.section("pools")
+    if below is None:
+        if "pools" in section.nodes:
+            section.wrong("pools", "a mapping of pools by name", "write pools: {small: {cores: 2}, large: {cores: 8}}")
+        return ()
+    if "pool" in section.nodes:
+        section.wrong("pools", "left out beside pool", "move what pool declares below pools, under a name")
+    if not below.nodes:
+        section.wrong("pools", "at least one pool", "write pools: {small: {cores: 2}}, or leave it out")
+    found: dict[str, Pool] = {}
+    for name, node in below.nodes.items():
+        # The name is that of a folder, and of a lock in the data folder.
+        if not is_environment_name(name):
+            below.wrong(name, "named with letters, digits, _ and -", "give the pool another name")
+            continue
+        if met := next((other for other in found if other.lower() == name.lower()), None):
+            below.wrong(name, f"unlike {met} also in lower case", "give the pool another name")
+        inner = below.section(name)
+        if inner is not None:
+            inner.only(_POOL_KEYS)
+            found[name] = _pool(inner, name)
+        elif node.tag.endswith(":null"):
+            found[name] = Pool(name)
+    return tuple(found.values())
+
+
+_POOL_KEYS = ("url", "token", "tls", "ca", "master", "master_ui", "cores", "memory", "conf", "statements")
+
+
+def _pool(section: YamlSection, name: str) -> Pool:
     cores = section.number("cores", 2, most=MOST_CORES)
     if cores != int(cores):
         section.wrong("cores", "a whole number", "write cores: 2")
@@ -289,13 +333,14 @@ def _pool(section: YamlSection) -> Pool:
         url = ""
     master, page = _master(section)
     pool = Pool(
-        name=section.text("name", CLUSTER if master else LOCAL),
+        name=name,
         url=url or None,
         cores=int(cores),
         memory=memory,
         conf=section.pairs("conf"),
         master=master,
         master_ui=page,
+        statements=section.count("statements", example="40"),
     )
     return _secured(section, pool)
 

@@ -49,9 +49,10 @@ def collision_problems(
         yield from _folder_collisions(one, other, lines)
     by_server: dict[str, list[Environment]] = {}
     for environment in environments:
-        by_server.setdefault(_server(environment), []).append(environment)
+        for server in _servers(environment):
+            by_server.setdefault(server, []).append(environment)
     for server, sharing in by_server.items():
-        if server and len(sharing) > 1:
+        if len(sharing) > 1:
             created = [(each, _created(each, tables)) for each in sharing]
             for pair in combinations(created, 2):
                 yield from _catalog_collisions(*pair, server, lines, tables)
@@ -232,10 +233,11 @@ def _is_relative(table: Table) -> bool:
     return table_format(ddl.format).has_files and ddl.location_in("") != ddl.location
 
 
-def _server(environment: Environment) -> str:
-    """Return host and port of the server of an environment; empty if the agent starts the server."""
-    found = _SERVER.match(environment.pool.url or "")
-    return f"{found['host'].lower()}:{found['port'] or _DEFAULT_PORT}" if found else ""
+def _servers(environment: Environment) -> tuple[str, ...]:
+    """Return host and port of each server of an environment that the agent does not start, in order."""
+    matches = (_SERVER.match(pool.url or "") for pool in environment.pools)
+    found = (f"{match['host'].lower()}:{match['port'] or _DEFAULT_PORT}" for match in matches if match)
+    return tuple(dict.fromkeys(found))
 
 
 def _first(names: Sequence[str]) -> str:

@@ -10,7 +10,8 @@ from dataclasses import replace
 from core.model.names import TableName
 from core.model.problems import Problem, Severity, Where
 from core.model.table_formats import TABLE_FORMATS, table_format
-from core.project.model import Table
+from core.project.manifest_head import MANIFEST_PATH
+from core.project.model import Environment, Table
 from core.project_reader.table_yml import check_entries
 from core.project_reader.yaml_reader import read_yaml
 from core.sql.statement import TableRead, line_of, selects_star, with_change_feeds
@@ -49,6 +50,32 @@ def check_keyed(tables: Mapping[TableName, Table], yml: Mapping[TableName, str],
                     Problem(f"{table.name} {summary}", remedy, where, table.name, severity=Severity.WARNING)
                 )
         _check_streams(table, tables, yml.get(table.name, ""), problems)
+
+
+def check_pools(
+    tables: Mapping[TableName, Table], yml: Mapping[TableName, str], environment: Environment, problems: list[Problem]
+) -> None:
+    """Report statements that name a pool which the environment does not have. A single pool takes all statements.
+
+    A name among the defaults is reported once, in headgate.yml.
+    """
+    known, in_defaults = {pool.name for pool in environment.named_pools}, set[str]()
+    for table in tables.values() if known else ():
+        name = table.settings.pool
+        if not name or name in known:
+            continue
+        section = read_yaml(table.settings_text, "", [])
+        line = section.lines.get("pool") if section is not None else None
+        if line is None and name in in_defaults:
+            continue
+        near = did_you_mean(name, known) or f"pools of {environment.name}: {', '.join(sorted(known))}"
+        summary = f"{environment.name} has no pool {name}"
+        where, subject = Where(MANIFEST_PATH), "defaults"
+        if line is not None:
+            where, subject = Where(yml.get(table.name, ""), line), table.name
+        else:
+            in_defaults.add(name)
+        problems.append(Problem(summary, near, where, subject))
 
 
 def with_changes(tables: dict[TableName, Table], among: Mapping[TableName, Table]) -> dict[TableName, Table]:

@@ -96,7 +96,6 @@ READS = ("batch", "stream", "changes", "rows")
 
 def read_settings_section(section: "YamlSection", defaults: Settings) -> Settings:
     """Read Settings from a YAML section; missing and invalid values get the defaults."""
-
     section.only(KEYS, later=LATER)
     trigger = " ".join(section.text("trigger", defaults.trigger).split())
     if not _TRIGGER.match(trigger):
@@ -153,6 +152,7 @@ def read_settings_section(section: "YamlSection", defaults: Settings) -> Setting
         requirements=_requirements(section),
         state_compatible=_state_compatible(section),
         query_name=_query_name(section),
+        pool=section.text("pool", defaults.pool),
     )
 
 

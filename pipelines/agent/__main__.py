@@ -24,6 +24,7 @@ from core.text.escaping import escape_control_characters, escape_surrogates
 from pipelines.agent.daemon import Agent
 from pipelines.agent.deployment_compiler import EnvironmentLayout
 from pipelines.agent.identity.foreign_names import refuse_nested_data, refuse_other_naming
+from pipelines.agent.pool.declared_pools import declare_pools
 from pipelines.agent.requests.caller_roles_and_policy import record_first
 from pipelines.storage.checkpoints import TableCheckpoints
 from pipelines.storage.data_folder_records import machine_id
@@ -102,11 +103,11 @@ def _serve(folder: Path, name: str) -> int:
     facts = EnvironmentRow(
         ledger_id=str(uuid.uuid4()), project_id=manifest.id, project=manifest.name, environment=environment.name,
         protected=environment.protected, agent_pid=None, agent_started_at=None, agent_seen_at=None,
-        pool=environment.pool.name, pool_state="off", pool_detail="", pool_generation=0, session_id="",
     )  # fmt: skip
     with lock, create_or_open(Path(places.ledger), facts) as ledger:
         known = ledger.facts()
         refuse_other_naming(ledger.deployments(include_deleted=True), manifest, environment)
+        declare_pools(ledger, environment, places)
         record_first(ledger, str(folder), environment.name, time.time())
         agent = Agent(
             places=places,

@@ -5,13 +5,14 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import ParamSpec, Protocol, TypeVar
 
 from core.ipc.environment_paths import EnvironmentPaths
-from core.model.errors import LedgerUnavailable, TryAgain
+from core.model.errors import LedgerUnavailable, PoolUnreachable, Refused, TryAgain
 from core.model.events import EventCause, EventKind, StateChange
 from core.model.names import TableName
 from core.model.states import State
@@ -20,7 +21,9 @@ from core.policy.freeze_windows import frozen_until
 from core.policy.roles_and_rules import ALLOW
 from core.ports.spark import Analysis, Jobs, Queries, Tables, TableUpkeep
 from core.ports.storage import Checkpoints
+from core.project.model import Environment, Pool
 from core.text.sentence import Sentence
+from core.text.wording import did_you_mean
 from pipelines.agent.deployment_compiler import EnvironmentLayout
 from pipelines.agent.statement_locks import StatementLocks
 from state.ledger import Ledger
@@ -106,6 +109,106 @@ class PoolClient(Protocol):
 
     def start_again(self) -> bool:
         """Allow the pool to restart if the agent has given up on it. Returns whether the agent had given up."""
+
+    def connectors(self) -> Collection[str] | None:
+        """Return the names of the connectors with which the pool was started; None if unknown."""
+
+    @property
+    def holds_catalog(self) -> bool:
+        """False if the pool is a local server that does not run: its next catalog is filled from the registry."""
+
+
+@dataclass(slots=True)
+class AgentPool:
+    """One pool of the environment, and what the agent knows of it."""
+
+    declared: Pool
+    place: str
+    """As in `Environment.place_of`."""
+    client: PoolClient
+    tables_with_uncertain_pointer: set[TableName] = field(default_factory=set)
+    """Tables whose pointers in this pool, after an interrupted swap, may lead to the old or to the new version.
+
+    The reconciler corrects these pointers.
+    """
+
+    @property
+    def name(self) -> str:
+        return self.declared.name
+
+    def connection(self) -> PoolConnection:
+        """Return the current connection, as `PoolClient` does."""
+        return self.client.connection()
+
+    def connection_for_stops(self) -> PoolConnection:
+        """Return the connection even while the catalog is being filled, as `PoolClient` does."""
+        return self.client.connection_for_stops()
+
+
+class Pools:
+    """The pools of the environment, in declared order; the first is the default."""
+
+    def __init__(self, environment: Environment, clients: Mapping[str, PoolClient]) -> None:
+        """Create the pools of an environment; `clients` are by name."""
+        self._environment = environment
+        self._pools = {
+            each.name: AgentPool(each, environment.place_of(each), clients[each.name]) for each in environment.pools
+        }
+        self.default = self._pools[environment.pool.name]
+
+    @property
+    def are_several(self) -> bool:
+        """True if statements run in more than one pool."""
+        return len(self._pools) > 1
+
+    def every(self) -> tuple[AgentPool, ...]:
+        return tuple(self._pools.values())
+
+    def named(self, name: str) -> AgentPool:
+        """Return the pool of a name, or raise Refused if there is none."""
+        if name not in self._pools:
+            known = did_you_mean(name, self._pools) or f"pools: {', '.join(self._pools)}"
+            raise Refused(f"there is no pool {name}", remedy=known)
+        return self._pools[name]
+
+    def of(self, deployment: Deployment) -> AgentPool:
+        """Return the only pool in which a version's query may be: where it runs, was last started, or is to start."""
+        if not self.are_several:
+            return self.default
+        return self._pools[self._environment.pool_holding(deployment.pool).name]
+
+    def reachable(self) -> PoolConnection:
+        """Return a connection to the first pool that has one, for reads that any pool can answer."""
+        for pool in self.every():
+            with suppress(PoolUnreachable):
+                return pool.connection()
+        return self.default.connection()
+
+    def with_catalog(self) -> tuple[AgentPool, ...]:
+        """Return the pools whose catalogs have to follow a change; at least one.
+
+        A local pool that does not run is left out, because its next catalog is filled from the registry.
+        """
+        return tuple(pool for pool in self.every() if pool.client.holds_catalog) or (self.default,)
+
+    def in_every_catalog(self, act: Callable[[PoolConnection], object]) -> None:
+        """Call `act` with a connection to each pool of `with_catalog`.
+
+        Raises PoolUnreachable before the first call if one of them has no connection.
+        """
+        for connection in [pool.connection() for pool in self.with_catalog()]:
+            act(connection)
+
+    def add_to_catalogs(self, act: Callable[[PoolConnection], object], needed: AgentPool) -> None:
+        """Call `act`, which adds a table, with a connection to `needed`, then to every other pool that can be reached.
+
+        A table that a pool lacks is added before a statement that needs it starts there, or with its pointer.
+        """
+        act(needed.connection())
+        for pool in self.with_catalog():
+            if pool is not needed:
+                with suppress(PoolUnreachable):
+                    act(pool.connection())
 
 
 class Identity(Protocol):
@@ -204,14 +307,9 @@ class AgentContext:
     layout: EnvironmentLayout
     ledger: Ledger
     ledger_id: str
-    pool: PoolClient
+    pools: Pools
     files: Checkpoints
     faults: FaultPoints = field(default_factory=FaultPoints)
-    tables_with_uncertain_pointer: set[TableName] = field(default_factory=set)
-    """Tables whose pointers, after an interrupted swap, may lead to either the old or the new version.
-
-    The reconciler corrects these pointers.
-    """
     paused_run_ids: set[str] = field(default_factory=set)
     """Run ids of queries that a step has paused. The start that ends a pause is not counted as a restart."""
     unrecorded_run_ids: set[str] = field(default_factory=set)
@@ -232,8 +330,6 @@ class AgentContext:
     """Locks of versions, shared by steps, operator actions and the reconciler. They also order operator commands."""
     identity: Identity = field(default_factory=AlwaysMatchingIdentity)
     """Checks whether the ledger and the data folder belong to the same environment."""
-    connectors: Callable[[], Collection[str] | None] = lambda: None
-    """Returns the names of the connectors that the pool was started with; None if unknown."""
 
     def __post_init__(self) -> None:
         self.locks.count_above(self.ledger.newest_serial())

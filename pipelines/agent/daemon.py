@@ -5,8 +5,9 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -18,11 +19,12 @@ from core.model.states import ALIVE, State
 from core.observed.versions import Deployment
 from core.ports.spark import ReportedQuery
 from core.ports.storage import Checkpoints
+from core.project.model import Pool
 from core.project_reader.manifest import Manifest
 from core.text.wording import without_numbers
 from pipelines.agent import overlay_expiry
 from pipelines.agent.checked_clock import checked_now, forgetting_time
-from pipelines.agent.context import READ_CALL_S, AgentContext, FaultPoints
+from pipelines.agent.context import READ_CALL_S, AgentContext, AgentPool, FaultPoints, Pools
 from pipelines.agent.deployment_compiler import EnvironmentLayout
 from pipelines.agent.housekeeping import (
     UnusedJars,
@@ -50,6 +52,7 @@ from pipelines.agent.statements.statement_control import StatementControl
 from pipelines.agent.tables import database_copies, offset_mirror, replication_slots
 from pipelines.agent.tables.database_copies import DatabaseCopies
 from pipelines.agent.tables.replication_slots import SlotUpkeep
+from pipelines.spark_connect.call_deadlines import in_threads
 from state.emergency_journal import EmergencyJournal
 from state.ledger import Ledger
 from state.measurements import SAMPLES_S
@@ -68,6 +71,24 @@ LAST_ROUNDS_S = 0.5
 
 The next agent completes whatever the loops leave unfinished.
 """
+
+
+_Loop = tuple[str, float, Callable[[], None]]
+"""The name of a loop, the seconds between two rounds, and what a round does."""
+
+
+@dataclass(slots=True)
+class KeptPool:
+    """One pool, and what keeps it and its statements running."""
+
+    pool: AgentPool
+    keeper: PoolSupervisor
+    reconciler: Reconciler
+    pointers: PointerCheck
+    answered: float = field(default_factory=time.monotonic)
+    """When the pool has last listed its queries."""
+    seen: tuple[ReportedQuery, ...] = ()
+    """The queries that it listed in the last round; empty if it did not answer."""
 
 
 class Agent:
@@ -93,17 +114,7 @@ class Agent:
             clock=time.time,
             may_move=lambda: self._context.machine_may_move,
         )
-        self._keeper = PoolSupervisor(
-            places,
-            layout.environment.pool,
-            ledger,
-            lambda attached: self._reconciler.restore(attached),
-            data=layout.data,
-            connectors=manifest.connectors,
-            project=folder,
-            whose=f"{manifest.name}/{layout.environment.name}",
-            recorded_session=lambda: recorded_session(layout.data),
-        )
+        keepers = {pool.name: self._supervisor(pool, manifest, folder, layout) for pool in layout.environment.pools}
         self._context = AgentContext(
             places=places,
             folder=folder,
@@ -112,25 +123,44 @@ class Agent:
             layout=layout,
             ledger=ledger,
             ledger_id=ledger.facts().ledger_id,
-            pool=self._keeper,
+            pools=Pools(layout.environment, keepers),
             files=files,
             faults=FaultPoints.from_environment(),
             identity=self._identity,
-            connectors=lambda: self._keeper.connectors(),
         )
         emergency = EmergencyJournal(Path(places.emergency))
         self._acts = StatementControl(self._context, emergency)
         self._runs = OpenRuns(self._context)
-        self._reconciler = Reconciler(self._context, emergency)
+        self._pools = {
+            pool.name: KeptPool(
+                pool, keepers[pool.name], Reconciler(self._context, emergency, pool), PointerCheck(self._context, pool)
+            )
+            for pool in self._context.pools.every()
+        }
         self._records = RegistryRecords(self._context)
         self._measurer = LagCollector(self._context)
         self._table_statistics = TableStatisticsCollector(self._context, self._measurer.load)
         self._commands = CommandHandler(self._context, self._acts, self._runs, self._table_statistics, self.end)
         self._end_pool = self._purges = False
         self._is_announced = False
-        self._answered = time.monotonic()
-        self._seen: tuple[ReportedQuery, ...] = ()
         self._every_s = float(os.environ.get(EVERY_VARIABLE, EVERY_S))
+
+    def _supervisor(self, pool: Pool, manifest: Manifest, folder: str, layout: EnvironmentLayout) -> PoolSupervisor:
+        environment, name = layout.environment, pool.name
+        place = environment.place_of(pool)
+        return PoolSupervisor(
+            self._places,
+            pool,
+            self._ledger,
+            lambda attached: self._pools[name].reconciler.restore(attached),
+            place=place,
+            data=layout.data,
+            connectors=manifest.connectors,
+            project=folder,
+            whose=f"{manifest.name}/{environment.name}",
+            recorded_session=lambda: recorded_session(layout.data, place),
+            runs_here=lambda found: environment.pool_holding(found.pool).name == name,
+        )
 
     def serve(self) -> None:
         """Answer requests and keep the pool and its statements running until the agent is asked to stop."""
@@ -146,7 +176,8 @@ class Agent:
         # Writing to the ledger fails on a full disk, but a stop does not need the ledger.
         with suppress(LedgerUnavailable):
             # What a killed agent recorded about the pool may no longer be true.
-            self._ledger.put_pool(pool_state="starting", pool_detail="the agent looks for it")
+            for pool in self._context.pools.every():
+                self._ledger.put_pool(pool.place, state="starting", detail="the agent looks for it")
             self._announce_agent()
         with suppress(HeadgateError):
             # The identity is checked before attaching to a pool. If the data folder is unreachable, the loop checks it
@@ -175,16 +206,22 @@ class Agent:
 
     def _loops(self) -> list[threading.Thread]:
         slot_every_s = min(replication_slots.EVERY_S, self._every_s)
+        pools = tuple(self._pools.values())
+
+        def of_each(name: str, seconds: float, act: Callable[[KeptPool], Callable[[], None]]) -> Iterator[_Loop]:
+            # A loop for each pool, because one that does not answer must not delay another.
+            return ((f"{name} {kept.pool.name}" if len(pools) > 1 else name, seconds, act(kept)) for kept in pools)
+
         loops = [
             threading.Thread(target=self._loop, args=(name, seconds, act), name=name, daemon=True)
             for name, seconds, act in (
                 ("beat", BEAT_S, self._write_heartbeat),
                 # Separate from the beat, because the data folder may be a network folder that hangs.
                 ("identity", MARK_S, self._identity.keep),
-                ("pool", ROUND_S, self._keeper.keep),
-                ("reconcile", ROUND_S, self._round),
+                *of_each("pool", ROUND_S, lambda kept: kept.keeper.keep),
+                *of_each("reconcile", ROUND_S, lambda kept: partial(self._round, kept)),
                 # Separate from the reconciler, which waits for starts: a gap in the samples makes every lag unknown.
-                ("measure", self._every_s, lambda: self._measurer.round(self._deployments(), self._seen)),
+                ("measure", self._every_s, self._measure),
                 ("table statistics", TICK_S, lambda: self._table_statistics.round(self._deployments())),
                 # A separate loop, for the same reason as the identity.
                 ("records", ROUND_S, self._records.round),
@@ -192,20 +229,21 @@ class Agent:
                 ("mirrored offsets", offset_mirror.EVERY_S, self._measurer.mirror.round),
                 ("copies", database_copies.TICK_S, DatabaseCopies(self._context).round),
                 ("replaced tables", changed_tables.EVERY_S, ChangedTables(self._context).round),
-                ("pointers", pointers.EVERY_S, PointerCheck(self._context).round),
+                *of_each("pointers", pointers.EVERY_S, lambda kept: kept.pointers.round),
                 ("expiry", overlay_expiry.EVERY_S, OverlayExpiry(self._context).round),
             )
         ]
-        if self._context.layout.environment.pool.master is not None:
-            # A loop of its own, because a master that does not answer must delay nothing.
-            seconds, watch = cluster_watch.EVERY_S, self._keeper.watch_cluster
-            args = ("cluster", seconds, watch)
-            loops.append(threading.Thread(target=self._loop, args=args, name="cluster", daemon=True))
+        for kept in pools:
+            if kept.pool.declared.master is not None:
+                # A loop of its own, because a master that does not answer must delay nothing.
+                name = f"cluster {kept.pool.name}" if len(pools) > 1 else "cluster"
+                args = (name, cluster_watch.EVERY_S, kept.keeper.watch_cluster)
+                loops.append(threading.Thread(target=self._loop, args=args, name=name, daemon=True))
         # Actions that free disk space come first. Each one is tried, whatever fails before it.
         house: tuple[Callable[[], None], ...] = (
             partial(purge_trash, self._context),
             UnusedJars(self._context).remove,
-            self._keeper.bound_log,
+            *(kept.keeper.bound_log for kept in pools),
             partial(stop_soaked, self._context),
             partial(record_overdue_tickets, self._context),
             lambda: remove_packages(self._context, self._forgetting_time(PACKAGES_S)),
@@ -227,21 +265,28 @@ class Agent:
         self._context.stopping.set()
 
     def _leave_pool(self) -> None:
-        """End the local pool, or the environment's queries on a server that the agent does not manage.
+        """End the local pools, and the environment's queries on servers that the agent does not manage.
 
-        What stays on that server is recorded as the detail of the pool. Desired states do not change, so the next agent
-        restarts the statements.
+        What stays on such a server is recorded as the detail of the pool. Desired states do not change, so the next
+        agent restarts the statements.
         """
         deployments = tuple(self._ledger.deployments(include_deleted=self._purges))
-        stay, running = "", frozenset[tuple[TableName, int]]()
-        if self._context.layout.environment.pool.url:
-            running, stay = leave_server(self._context, deployments, purge=self._purges)
-        self._keeper.end()
-        if stay:
-            log.warning("%s", stay)
-            self._ledger.put_pool(pool_state="off", pool_detail=stay)
+        running = frozenset[tuple[TableName, int]]().union(
+            *in_threads(len(self._pools), partial(self._leave, deployments), tuple(self._pools.values()))
+        )
         ended = (each for each in deployments if (each.table, each.version) not in running and not each.deleted)
         self._set_state(ended, (*ALIVE, State.UNKNOWN), State.STOPPED)
+
+    def _leave(self, deployments: Sequence[Deployment], kept: KeptPool) -> frozenset[tuple[TableName, int]]:
+        """End one pool, or leave its server; return the versions that may still run there."""
+        stay, running = "", frozenset[tuple[TableName, int]]()
+        if kept.pool.declared.url:
+            running, stay = leave_server(self._context, kept.pool, deployments, purge=self._purges)
+        kept.keeper.end()
+        if stay:
+            log.warning("%s", stay)
+            self._ledger.put_pool(kept.pool.place, state="off", detail=stay)
+        return running
 
     def _loop(self, name: str, seconds: float, *acts: Callable[[], None]) -> None:
         said = [""] * len(acts)
@@ -288,30 +333,35 @@ class Agent:
     def _deployments(self) -> tuple[Deployment, ...]:
         return tuple(self._ledger.deployments())
 
-    def _round(self) -> None:
-        self._reconciler.apply_emergencies()
+    def _measure(self) -> None:
+        seen = tuple(query for kept in self._pools.values() for query in kept.seen)
+        self._measurer.round(self._deployments(), seen)
+
+    def _round(self, kept: KeptPool) -> None:
+        kept.reconciler.apply_emergencies()
         before = BeforeRound.of(self._context)
         deployments = before.deployments
         self._acts.remember(deployments)
         queries: tuple[ReportedQuery, ...] = ()
         try:
-            pool = self._context.pool.connection()
+            pool = kept.pool.connection()
             queries = pool.call(READ_CALL_S, pool.queries.active)
-            self._keeper.record_answer(None)
-            self._answered = time.monotonic()
-            self._seen = queries
+            kept.keeper.record_answer(None)
+            kept.answered = time.monotonic()
+            kept.seen = queries
             # An outdated ledger would make the reconciler stop running statements and start stopped ones.
             self._context.identity.refuse_doubt()
             ended = pool.call(READ_CALL_S, pool.queries.ended)
-            self._reconciler.round(before, queries, ended, fault=self._keeper.cluster_fault)
+            kept.reconciler.round(before, queries, ended, fault=kept.keeper.cluster_fault)
             self._runs.resume_open()
         except (PoolUnreachable, EngineRefused) as error:
-            self._keeper.record_answer(error)
-            is_late = time.monotonic() - self._answered > UNKNOWN_S and not self._keeper.is_starting_statements
-            if not self._keeper.is_ready or is_late:
+            kept.keeper.record_answer(error)
+            is_late = time.monotonic() - kept.answered > UNKNOWN_S and not kept.keeper.is_starting_statements
+            if not kept.keeper.is_ready or is_late:
                 # The states of statements are unknown if their pool is gone or does not answer.
-                self._set_state(deployments, ALIVE, State.UNKNOWN)
-        self._seen = queries
+                here = (each for each in deployments if self._context.pools.of(each) is kept.pool)
+                self._set_state(here, ALIVE, State.UNKNOWN)
+        kept.seen = queries
 
     def _set_state(self, deployments: Iterable[Deployment], before: Collection[State], state: State) -> None:
         for deployment in deployments:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from core.changes.pinned_settings import recorded_pool
 from core.model.errors import InvalidProject, Refused
 from core.model.names import TableName, physical_name
 from core.model.problems import Problem
@@ -55,7 +56,12 @@ class EnvironmentLayout:
         """Return what of the layout is recorded in the ledger."""
         declared = self.environment
         return ServedEnvironment(
-            self.data, declared.naming, declared.sources, declared.pool.address, declared_data=declared.data
+            self.data,
+            declared.naming,
+            declared.sources,
+            declared.pool.address,
+            declared_data=declared.data,
+            pools=tuple(pool.name for pool in declared.named_pools),
         )
 
     @property
@@ -163,6 +169,8 @@ def compile_deployment(
         plan_hash=plan_hash,
         external=external,
         begins_where=node.begins_where,
+        # Among several pools, a version belongs to one from its creation on; a start adds the settings it has.
+        pool=recorded_pool(layout.environment.pool_of(settings)) if layout.environment.named_pools else None,
     )
 
 

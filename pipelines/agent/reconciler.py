@@ -28,7 +28,7 @@ from core.ports.storage import CheckpointState
 from core.project.revision import raising_functions
 from core.sql.registered_functions import REGISTERED
 from core.text.sentence import Fact, Sentence
-from pipelines.agent.context import READ_CALL_S, AgentContext, PoolConnection
+from pipelines.agent.context import READ_CALL_S, AgentContext, AgentPool, PoolConnection
 from pipelines.agent.deployment_compiler import jar_of, writes_in_python
 from pipelines.agent.pool.pool_catalog import ACTS_AT_ONCE, PoolCatalog
 from pipelines.agent.statement_locks import stops_of
@@ -84,25 +84,29 @@ class BeforeRound:
 
 @dataclass(slots=True)
 class Reconciler:
-    """Reconciles the registry with the pool's queries, round by round."""
+    """Reconciles the registry with the queries of one pool, round by round."""
 
     agent: AgentContext
     emergency: EmergencyJournal
+    of: AgentPool | None = None
+    """The pool; None for the default pool."""
     _ended: dict[str, ReportedQuery] = field(default_factory=dict)
     """Ended queries that no round has handled yet, by name.
 
     They are kept because the pool reports each end only once.
     """
     _transient_failures: TransientFailures = field(default_factory=TransientFailures)
+    pool: AgentPool = field(init=False)
     catalog: PoolCatalog = field(init=False)
 
     def __post_init__(self) -> None:
-        self.catalog = PoolCatalog(self.agent)
+        self.pool = self.of or self.agent.pools.default
+        self.catalog = PoolCatalog(self.agent, self.pool)
 
     def restore(self, pool: PoolConnection) -> None:
         """Fill the pool's catalog from the registry, and register running queries so that their ends are noticed."""
         for deployment in self.agent.ledger.deployments():
-            if deployment.run_id:
+            if deployment.run_id and self._is_here(deployment):
                 name = query_name(deployment.table, deployment.version)
                 jar = jar_of(deployment)
                 pool.queries.register_running(name, deployment.query_id, deployment.run_id, jar)
@@ -126,10 +130,10 @@ class Reconciler:
         left to the next round. `fault` is that of the pool's cluster. `ended` are queries that have ended since the
         last round. An error in one statement does not affect other statements. Starts and stops run in parallel.
         """
-        deployments = before.deployments
+        deployments = tuple(filter(self._is_here, before.deployments))
         active = {query.name: query for query in queries if query.active}
         self._ended.update((query.name, query) for query in ended)
-        self.catalog.try_again(deployments)
+        self.catalog.try_again(before.deployments)
         differing: list[Deployment] = []
         for deployment in deployments:
             key = (deployment.table, deployment.version)
@@ -141,9 +145,12 @@ class Reconciler:
             else:
                 self._with_lock(deployment, partial(self._running, deployment, query, fault))
         in_threads(ACTS_AT_ONCE, partial(self._differs, active, before.stops), differing)
-        self._unknown(active, deployments)
+        self._unknown(active, before.deployments)
         known = {query_name(d.table, d.version) for d in deployments}
         self._ended = {name: query for name, query in self._ended.items() if name in known}
+
+    def _is_here(self, deployment: Deployment) -> bool:
+        return self.agent.pools.of(deployment) is self.pool
 
     def _differs(self, active: Mapping[str, ReportedQuery], stops: Mapping[str, int], deployment: Deployment) -> None:
         key = (deployment.table, deployment.version)
@@ -379,6 +386,10 @@ class Reconciler:
             self.agent.ledger.update_deployment(deployment.table, deployment.version, **changes)
 
     def _unknown(self, active: dict[str, ReportedQuery], deployments: tuple[Deployment, ...]) -> None:
+        if self.agent.pools.are_several:
+            for deployment in deployments:
+                if query_name(deployment.table, deployment.version) in active and not self._is_here(deployment):
+                    self._end_elsewhere(deployment)
         unknown = sorted(set(active) - {query_name(d.table, d.version) for d in deployments})
         if not unknown:
             return
@@ -388,10 +399,36 @@ class Reconciler:
                 self._end_deleted(registered[name])
         for name in [name for name in unknown if name not in registered][:UNKNOWN_TOLD]:
             shown = name[:_LONGEST_NAME]
-            summary = f"query {shown!r} is running in our session but is not in the registry"
+            where = f" in the pool {self.pool.name}" if self.agent.pools.are_several else ""
+            summary = f"query {shown!r} is running in our session{where} but is not in the registry"
             self.agent.event(
                 EventKind.POOL, summary, about=split_query(name) or ("", 0), fingerprint=f"unknown {shown}"
             )
+
+    def _end_elsewhere(self, deployment: Deployment) -> None:
+        """Stop a query of a statement that the ledger has in another pool, where it may run as well.
+
+        A delayed start call can create it after the statement has moved.
+        """
+        key, name = (deployment.table, deployment.version), query_name(deployment.table, deployment.version)
+        try:
+            with self.agent.locks.holding(key, by="the reconciler", wait_s=0):
+                now = self.agent.ledger.deployment(*key)
+                pool = self.pool.connection()
+                # The list of this round may be older than the move.
+                queries = pool.call(READ_CALL_S, pool.queries.active)
+                if now is None or self._is_here(now) or not any(each.name == name and each.active for each in queries):
+                    return
+                stop(self.agent, now, of=self.pool)
+                here, there = self.pool.name, self.agent.pools.of(now).name
+                said = (
+                    f"a query of it was active in the pool {here}, but it belongs to {there}: it was stopped in {here}"
+                )
+                self.agent.event(EventKind.STATE, said, about=key)
+        except (PoolUnreachable, LedgerUnavailable):
+            raise
+        except HeadgateError as error:
+            log.warning("%s is not stopped in the pool %s: %s", name, self.pool.name, error.summary)
 
     def _end_deleted(self, deployment: Deployment) -> None:
         # A delayed start call can create a query for a version that is already deleted.
@@ -400,7 +437,7 @@ class Reconciler:
             with self.agent.locks.holding(key, by="the reconciler", wait_s=0):
                 now = self.agent.ledger.deployment(*key)
                 if now is not None and now.deleted:
-                    stop(self.agent, now)
+                    stop(self.agent, now, of=self.pool)
                     said = "a query of a deleted version was active: it was stopped"
                     self.agent.event(EventKind.STATE, said, about=key)
         except (PoolUnreachable, LedgerUnavailable):
@@ -422,7 +459,7 @@ def why_late(agent: AgentContext, deployment: Deployment, query: ReportedQuery) 
     in_batch = first or _has_planned(agent, deployment)
     if not in_batch:
         try:
-            pool = agent.pool.connection()
+            pool = agent.pools.of(deployment).connection()
             query = pool.call(READ_CALL_S, pool.queries.refresh, query)
         except EngineRefused:
             return None

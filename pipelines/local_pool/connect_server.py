@@ -36,7 +36,7 @@ from pipelines.local_pool.java_and_spark import (
     write_python,
     write_spark_home,
 )
-from pipelines.local_pool.process_locks import server_locks, write_server_pid
+from pipelines.local_pool.process_locks import DATA_LOCK, server_locks, write_server_pid
 from pipelines.local_pool.standalone_master import address_towards
 from pipelines.spark_connect.call_deadlines import call
 
@@ -147,16 +147,18 @@ class LocalPool:
         pool: Pool,
         *,
         data: str | None = None,
+        data_lock: str = DATA_LOCK,
         connectors: tuple[Connector, ...] = (),
         project: str | Path = "/",
     ) -> None:
-        """Manage the server of the environment whose home is `home`; it locks the folder `data` unless that is None.
+        """Manage the server of the pool whose home is `home`.
 
+        It locks the file `data_lock` in the folder `data` unless that is None.
         Relative paths of connector jars are resolved against `project`.
         """
         self._home = Path(os.path.realpath(home))
         self._jars = ConnectorJars(self._home, Path(project), connectors, dict(pool.conf))
-        self._data = Path(data) if data is not None else None
+        self._data = Path(data, data_lock) if data is not None else None
         self._pool = pool
         self._child: subprocess.Popen[bytes] | None = None
         self._known: ServerRecord | None = None

@@ -71,6 +71,13 @@ def _ask_ps(pid: int, column: str) -> str | None:
 log = logging.getLogger(__name__)
 
 DATA_LOCK = "_headgate_pool"
+"""Name of the file in the data folder that the server of an environment with one pool locks."""
+
+
+def data_lock_name(place: str) -> str:
+    """Return the name of the lock in the data folder of a pool; `place` is as in `Environment.place_of`."""
+    return f"{DATA_LOCK}.{place}" if place else DATA_LOCK
+
 
 GONE_S = 5.0
 """Longest wait, in seconds, for the lock of a server whose process is gone.
@@ -80,22 +87,22 @@ The kernel closes the files of a killed process last.
 
 
 @contextmanager
-def server_locks(home: Path, data: Path | None) -> Iterator[tuple[int, ...]]:
+def server_locks(home: Path, lock: Path | None) -> Iterator[tuple[int, ...]]:
     """Acquire a server's locks and yield their file descriptors. A child that inherits the descriptors keeps the locks.
 
-    Raises PoolUnreachable if another process holds one of the locks. A data folder that is not writable is not locked,
-    but no statement can start there.
+    `lock` is a file in the data folder. Raises PoolUnreachable if another process holds one of the locks. A data folder
+    that is not writable is not locked, but no statement can start there.
     """
     with ExitStack() as held:
         what = "a server of this home that pool.json does not name: it was restored or replaced"
         locks = [held.enter_context(_locked(home / "pool.lock", what))]
-        if data is not None:
+        if lock is not None:
             try:
-                data.mkdir(parents=True, exist_ok=True)
-                other = f"the server of another home over {data}"
-                locks.append(held.enter_context(_locked(data / DATA_LOCK, other)))
+                lock.parent.mkdir(parents=True, exist_ok=True)
+                other = f"the server of another home over {lock.parent}"
+                locks.append(held.enter_context(_locked(lock, other)))
             except OSError as error:
-                log.warning("%s is not locked by the server, because it cannot be written: %s", data, error)
+                log.warning("%s is not locked by the server, because it cannot be written: %s", lock.parent, error)
         yield tuple(locks)
 
 
@@ -106,14 +113,20 @@ def write_server_pid(locks: tuple[int, ...], pid: int) -> None:
         os.pwrite(lock, str(pid).encode("ascii"), 0)
 
 
-def pid_of_server_on(data: Path) -> int | None:
-    """Return the process id of the server that has locked a data folder; None if no server has locked it.
+def pids_of_servers_on(data: Path) -> dict[str, int]:
+    """Return the process id of each server that has locked a data folder, by the name of its lock."""
+    found = {lock.name: pid_of_lock(lock) for lock in sorted(data.glob(f"{DATA_LOCK}*"))}
+    return {name: pid for name, pid in found.items() if pid is not None}
+
+
+def pid_of_lock(lock: Path) -> int | None:
+    """Return the process id of the server that holds a lock in the data folder; None if no server holds it.
 
     Returns 0 if the server has not written its id yet. If the recorded process is gone, this waits for up to `GONE_S`:
     a killed server may still hold the lock, or a new one may not have written its id yet.
     """
     try:
-        descriptor = os.open(data / DATA_LOCK, os.O_RDONLY)
+        descriptor = os.open(lock, os.O_RDONLY)
     except OSError:
         # No server has run here yet, or nothing can be started here anyway.
         return None

@@ -95,6 +95,7 @@ def table_folders(data: str) -> tuple[TableFolder, ...]:
 RECORDS_FOLDER = "_headgate_registry"
 SERVING_FILE = "_serving"
 SESSION_FILE = "_session"
+"""Record of the session of an environment's one pool; with the name of a pool after a dot, of one among several."""
 _ENDING = ".json"
 
 
@@ -145,7 +146,7 @@ def record_names(data: str) -> tuple[str, ...]:
     with reachable(data):
         names = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
     found = (name.removesuffix(_ENDING) for name in names if name.endswith(_ENDING) and not name.startswith("."))
-    return tuple(sorted(name for name in found if name not in (SERVING_FILE, SESSION_FILE)))
+    return tuple(sorted(name for name in found if name != SERVING_FILE and name.partition(".")[0] != SESSION_FILE))
 
 
 def _path(data: str, name: str) -> Path:

@@ -20,6 +20,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from agent_scenarios import one_pool
+
 from core.ipc.environment_paths import EnvironmentPaths
 from core.model.names import TableName
 from core.ports.spark import CatalogTable, Pointer, Tables
@@ -109,7 +111,7 @@ class Lake:
             layout=EnvironmentLayout(str(root / "data"), Environment("dev")),
             ledger=ledger,
             ledger_id="ledger",
-            pool=None,  # The catalog is filled before there is a pool.
+            pools=one_pool(None),  # The catalog is filled before there is a pool.
             files=TableCheckpoints("ledger"),
         )
         self.names = [TableName(f"t{n}") for n in range(tables)]

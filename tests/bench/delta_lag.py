@@ -13,6 +13,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from agent_scenarios import one_pool
+
 from core.ipc.environment_paths import EnvironmentPaths
 from core.model.names import TableName
 from core.observed.versions import Binding
@@ -61,7 +63,7 @@ class Statements:
             layout=EnvironmentLayout(str(root), Environment("dev")),
             ledger=ledger,
             ledger_id="ledger",
-            pool=None,  # type: ignore[arg-type]  # Nothing is measured by it.
+            pools=one_pool(None),  # Nothing is measured by it.
             files=TableCheckpoints("ledger"),
         )
         self.deployments = tuple(ledger.deployments())

@@ -13,6 +13,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from agent_scenarios import one_pool
 from confluent_kafka import Producer
 from confluent_kafka.admin import NewTopic
 from kafka_broker import QUIET, Broker, running_broker
@@ -66,7 +67,7 @@ class Statements:
             layout=EnvironmentLayout(str(root), Environment("dev")),
             ledger=ledger,
             ledger_id="ledger",
-            pool=None,  # type: ignore[arg-type]  # Nothing is measured by it.
+            pools=one_pool(None),  # Nothing is measured by it.
             files=TableCheckpoints("ledger"),
         )
         self.deployments = tuple(ledger.deployments())

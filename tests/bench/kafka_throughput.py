@@ -158,7 +158,7 @@ def of_statement(root: Path, of: Backlog) -> Rates:
         applied = project.apply(project.plan("kept"))
         assert applied.returncode == 0, applied.stdout + applied.stderr
         server = LocalPool(project.home(), Pool())
-        ((id,),) = project.ledger("SELECT session_id FROM facts")
+        ((id,),) = project.ledger("SELECT session_id FROM pool")
         session = Session(server.url, server.token, str(id))
         (query,) = session.spark.streams.active
         rates = _drained(query, of.rows, project.pool_pid())

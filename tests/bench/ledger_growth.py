@@ -21,6 +21,8 @@ from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
+from agent_scenarios import one_pool
+
 from core.ipc.environment_paths import EnvironmentPaths
 from core.model.names import TableName
 from core.observed.versions import Binding
@@ -193,7 +195,7 @@ def _agent(folder: Path, histories: list[History]) -> AgentContext:
     agent = AgentContext(
         places=EnvironmentPaths(str(folder / "home"), str(folder / "a.sock"), 0), folder=str(folder), project_id="p-id",
         project="p", layout=EnvironmentLayout(str(folder / "data"), Environment("dev")), ledger=ledger,
-        ledger_id="ledger", pool=None, files=files,  # type: ignore[arg-type]  # Measuring asks no pool.
+        ledger_id="ledger", pools=one_pool(None), files=files,  # Measuring asks no pool.
         clock=lambda: START, monotonic=lambda: agent.clock(),
     )  # fmt: skip
     source_lag.time = SimpleNamespace(time=time.time, monotonic=agent.monotonic)  # type: ignore[assignment]

@@ -14,8 +14,7 @@ from state.row_types import EnvironmentRow
 
 FACTS = EnvironmentRow(
     ledger_id="9f2c", project_id="0b8e", project="pizzeria", environment="dev", protected=False, agent_pid=None,
-    agent_started_at=None, agent_seen_at=None, pool="local", pool_state="off", pool_detail="", pool_generation=0,
-    session_id="",
+    agent_started_at=None, agent_seen_at=None,
 )  # fmt: skip
 
 

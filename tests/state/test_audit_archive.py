@@ -162,7 +162,7 @@ from itertools import count
 from pathlib import Path
 from state import retention
 from state.ledger import create_or_open
-from state.row_types import EnvironmentRow
+from state.row_types import EnvironmentRow, PoolRow
 retention.AUDIT_PART = 4
 path, facts, calls, now = sys.argv[1:]
 seen, synced = count(1), os.fsync
@@ -171,7 +171,7 @@ def fsync(descriptor):
         os.kill(os.getpid(), signal.SIGKILL)
     synced(descriptor)
 os.fsync = fsync
-ledger, rows = create_or_open(Path(path), EnvironmentRow(**json.loads(facts))), -1
+ledger, rows = create_or_open(Path(path), EnvironmentRow(**{**json.loads(facts), "pools": (PoolRow(),)})), -1
 while rows != (rows := len(ledger.audits(10_000))):
     ledger.archive_audit(float(now))
 """

@@ -222,11 +222,11 @@ def test_threads_write_side_by_side(ledger: Ledger, deployment: Callable[..., De
 DIE_IN_THE_MIDDLE = """
 import json, os, signal, sys
 from pathlib import Path
-from state.row_types import EnvironmentRow
+from state.row_types import EnvironmentRow, PoolRow
 from core.run.records import RunRow, StepRow
 from state.ledger import create_or_open
 from state.runs import insert_run
-ledger = create_or_open(Path(sys.argv[1]), EnvironmentRow(**json.loads(sys.argv[2])))
+ledger = create_or_open(Path(sys.argv[1]), EnvironmentRow(**{**json.loads(sys.argv[2]), "pools": (PoolRow(),)}))
 def write(n):
     steps = tuple(StepRow(i, "start", f"t{n}_{i}", 1, "pending") for i in range(1, 11))
     with ledger._transaction() as connection:

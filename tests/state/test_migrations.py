@@ -27,12 +27,13 @@ from state.row_types import (
     EventRow,
     PlanRow,
     PolicyRow,
+    PoolRow,
     SampleRow,
     StagedRow,
 )
 
 KEPT_ELSEWHERE = {"deployment": {"texts"}, "measurement": {"table", "version"}, "run": {"steps", "continued_by"},
-                  "sample": {"at"}}  # fmt: skip
+                  "sample": {"at"}, "facts": {"pools"}}  # fmt: skip
 
 
 def schema_of(connection: sqlite3.Connection) -> list[tuple[str, str]]:
@@ -44,7 +45,7 @@ def schema_of(connection: sqlite3.Connection) -> list[tuple[str, str]]:
     [(Deployment, "deployment"), (Measurement, "measurement"), (SampleRow, "sample"), (EventRow, "event"),
      (PlanRow, "plan"), (ApprovalRow, "approval"), (PolicyRow, "policy"), (RunRow, "run"), (StepRow, "step"),
      (CommandRow, "command"), (AuditRow, "audit"), (AuditArchiveRow, "audit_archive"), (StagedRow, "staged"),
-     (EnvironmentRow, "facts"), (ClockCheck, "clock_check"), (Headroom, "headroom"),
+     (EnvironmentRow, "facts"), (PoolRow, "pool"), (ClockCheck, "clock_check"), (Headroom, "headroom"),
      (CheckResultRow, "check_result"), (MigrationTicket, "migration_ticket"), (Unlock, "unlock")],
 )  # fmt: skip
 def test_every_field_of_a_row_has_its_column(kind: type, table: str) -> None:
@@ -147,3 +148,20 @@ def test_file_gives_freed_pages_back(ledger: Ledger, path: Path) -> None:
     assert connection.execute("PRAGMA auto_vacuum").fetchone() == (2,)
     assert connection.execute("PRAGMA application_id").fetchone() == (migrations.APPLICATION_ID,)
     connection.close()
+
+
+def test_the_one_pool_of_an_older_ledger_keeps_its_session_and_state() -> None:
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    older = MIGRATIONS.index(next(each for each in MIGRATIONS if "CREATE TABLE pool" in each))
+    migrate(connection, MIGRATIONS[:older])
+    known = {"pool": "eu", "pool_state": "up", "pool_detail": "d", "pool_generation": 7, "session_id": "s-1"}
+    texts = {"ledger_id": "l", "project_id": "p", "project": "p", "environment": "dev", "doubt": ""}
+    numbers = {"one": 1, "protected": 0, "epoch": 1, "mark": 0, "served": 0}
+    row = {**known, **texts, **numbers}
+    connection.execute(
+        f"INSERT INTO facts ({', '.join(row)}) VALUES ({', '.join('?' * len(row))})", tuple(row.values())
+    )
+    migrate(connection)
+    columns = "place, n, name, state, detail, generation, session_id"
+    assert connection.execute(f"SELECT {columns} FROM pool").fetchall() == [("", 0, "eu", "up", "d", 7, "s-1")]
+    assert not {name for _, name, *_ in connection.execute("PRAGMA table_info(facts)")} & known.keys()

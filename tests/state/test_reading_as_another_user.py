@@ -22,9 +22,9 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become 
 AGENT = """
 import json, sys
 from pathlib import Path
-from state.row_types import EnvironmentRow
+from state.row_types import EnvironmentRow, PoolRow
 from state.ledger import create_or_open
-ledger = create_or_open(Path(sys.argv[1]), EnvironmentRow(**json.loads(sys.argv[2])))
+ledger = create_or_open(Path(sys.argv[1]), EnvironmentRow(**{**json.loads(sys.argv[2]), "pools": (PoolRow(),)}))
 ledger.heartbeat(1.0)
 print("ready", flush=True)
 for line in sys.stdin:

@@ -16,7 +16,7 @@ from core.project.revision import RevisionTexts
 from core.run.records import StepRow
 from state.ledger import Ledger, LedgerReader
 from state.row_mapping import sqlite_value
-from state.row_types import AuditRow, CommandRow, EnvironmentRow, EventRow, PlanRow, SampleRow, StagedRow
+from state.row_types import AuditRow, CommandRow, EnvironmentRow, EventRow, PlanRow, PoolRow, SampleRow, StagedRow
 
 ORDERS = TableName("orders")
 FULL = Measurement(
@@ -139,10 +139,10 @@ def test_facts_survive_a_round_trip(ledger: Ledger, path: Path, facts: Environme
     ledger.put_agent(17, 3.5, serves=serves)
     ledger.put_agent(17, 3.5)
     ledger.heartbeat(4.5)
-    ledger.put_pool(pool="eu", pool_state="up", pool_detail="d", pool_generation=2, session_id="s")
+    ledger.put_pool(name="eu", state="up", detail="d", generation=2, session_id="s")
     after = replace(
-        facts, agent_pid=17, agent_started_at=3.5, agent_seen_at=4.5, pool="eu", pool_state="up", pool_detail="d",
-        pool_generation=2, session_id="s", serves=serves,
+        facts, agent_pid=17, agent_started_at=3.5, agent_seen_at=4.5, serves=serves,
+        pools=(PoolRow("", 0, "eu", "up", "d", generation=2, session_id="s"),),
     )  # fmt: skip
     with LedgerReader(path) as reader:
         assert reader.facts() == after

@@ -10,12 +10,19 @@ from typing import Any
 
 from core.model.names import TableName
 from core.observed.versions import Deployment
-from pipelines.agent.context import AgentContext
+from core.project.model import Environment
+from pipelines.agent.context import AgentContext, Pools
 from pipelines.agent.statement_locks import Version
 from pipelines.agent.statements.statement_control import StatementControl
 from state.emergency_journal import EmergencyJournal
 from state.ledger import Ledger
 from state.operator_commands import CommandStamp
+
+
+def one_pool(client: Any) -> Pools:
+    """Return the pools of an environment with one pool, over a double of it."""
+    environment = Environment("dev")
+    return Pools(environment, {environment.pool.name: client})
 
 
 @contextmanager
@@ -66,8 +73,9 @@ def read_before(agent: AgentContext, question: str, act: Callable[[], object]) -
 def put_made(agent: AgentContext, deployment: Deployment, run: str = "") -> Deployment:
     """Record a version in the state in which a run leaves it: in the ledger and catalog, with a checkpoint folder."""
     agent.ledger.put_deployment(deployment)
-    pool: Any = agent.pool
-    pool.tables[agent.layout.catalog_name(deployment.table, deployment.version)] = deployment.compiled_ddl
+    for each in agent.pools.every():
+        pool: Any = each.client
+        pool.tables[agent.layout.catalog_name(deployment.table, deployment.version)] = deployment.compiled_ddl
     agent.files.prepare(deployment.checkpoint, {"run": run})
     return deployment
 

@@ -161,7 +161,11 @@ class Life:
         until = (self.server.frozen_until, self.lock.locked_until, self.lock.full_until, self.disk.full_until,
             self.disk.away_until, self.late_until, self.slow_until, self.lost_until, self.repeat_until,
             self.early_until)  # fmt: skip
-        served = self.operators.agent is not None and self.operators.agent._keeper.is_ready and self.server.alive
+        served = (
+            self.operators.agent is not None
+            and self.operators.agent._pools["local"].keeper.is_ready
+            and self.server.alive
+        )
         return served and max(until) + 41.0 < now and not self.operators.agent._context.identity.doubt
 
     def fault(self, event: Event) -> None:

@@ -18,7 +18,7 @@ from core.project.revision import RevisionTexts
 from core.run.records import RunRow
 from state.ledger import Ledger
 from state.registry import IN_FORCE
-from state.row_types import EnvironmentRow, EventRow, PlanRow, PolicyRow, SampleRow
+from state.row_types import EnvironmentRow, EventRow, PlanRow, PolicyRow, PoolRow, SampleRow
 from state.runs import insert_run
 
 LANDED = TableName("landed")
@@ -28,10 +28,14 @@ def environment_row(**fields: Any) -> EnvironmentRow:
     """Return the row of an environment whose agent has never started."""
     every: dict[str, Any] = dict(
         ledger_id="ledger", project_id="p-id", project="p", environment="dev", protected=False, agent_pid=None,
-        agent_started_at=None, agent_seen_at=None, pool="local", pool_state="up", pool_detail="", pool_generation=1,
-        session_id="s",
+        agent_started_at=None, agent_seen_at=None, pools=(pool_row(),),
     )  # fmt: skip
     return EnvironmentRow(**(every | fields))
+
+
+def pool_row(name: str = "local", **fields: Any) -> PoolRow:
+    """Return the row of the one pool of an environment, which is up."""
+    return PoolRow(**(dict(name=name, state="up", generation=1, session_id="s") | fields))
 
 
 def deployment_row(table: str = "a", **fields: Any) -> Deployment:

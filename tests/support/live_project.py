@@ -72,7 +72,7 @@ class Driven(ABC):
 
     def pool(self) -> tuple[str, str]:
         """Return the pool's state, with its explanation."""
-        state, detail = self.ledger("SELECT pool_state, pool_detail FROM facts")[0]
+        state, detail = self.ledger("SELECT state, detail FROM pool")[0]
         return str(state), str(detail)
 
     def ledger(self, sql: str, *values: object) -> list[tuple[object, ...]]:

@@ -129,7 +129,7 @@ def lived(modules: VirtualModules, server: Server, disk: Disk, changes: Any) -> 
         put(daemon, "SocketServer", _NoSocket)
         put(daemon, "EmergencyJournal", journal)
         put(daemon, "AgentContext", _context(changes))
-        put(adoption, "pid_of_server_on", lambda data: None)
+        put(adoption, "pids_of_servers_on", lambda data: {})
         put(transactions, "row_from_values", _ROWS)
         for owner, noun in ((registry_records, "record"), (environment_identity, "mark")):
             for verb in ("read", "write"):

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from core.ipc.environment_paths import POOLS
 from core.model.errors import (
     AgentUnreachable,
     HeadgateError,
@@ -33,12 +34,25 @@ if TYPE_CHECKING:
     from state.row_types import EnvironmentRow
 
 
-def find_pool_process(place: SelectedEnvironment) -> OsProcess | None:
-    """Return the local pool's process, as recorded in pool.json; None if it has exited.
+def find_pool_process(place: SelectedEnvironment, of: str = "") -> OsProcess | None:
+    """Return a local pool's process, as recorded in pool.json; None if it has exited.
 
-    A pool.json that was copied from another home names the pool of that home, which is not returned.
+    `of` is where the pool has its files, as in `Environment.place_of`. A pool.json that was copied from another home
+    names the pool of that home, which is not returned.
     """
-    return find_server(place.where.home, place.where.pool_file)
+    paths = place.where.of_pool(of)
+    return find_server(paths.home, paths.record)
+
+
+def find_pool_processes(place: SelectedEnvironment) -> dict[str, OsProcess]:
+    """Return the running processes of all local pools by name, even of pools that are no longer declared.
+
+    The one pool of an environment is called `pool`.
+    """
+    folder = Path(place.where.home, POOLS)
+    named = sorted(each.name for each in folder.iterdir()) if folder.is_dir() else []
+    found = {f"pool {of}" if of else "pool": find_pool_process(place, of) for of in ("", *named)}
+    return {name: process for name, process in found.items() if process is not None}
 
 
 def find_server(home: str, pool_file: str) -> OsProcess | None:
@@ -64,9 +78,9 @@ def find_server(home: str, pool_file: str) -> OsProcess | None:
     return found if marked else None
 
 
-def is_pool_gone(place: SelectedEnvironment) -> bool:
-    """True if this environment has started a local pool whose process no longer exists."""
-    return Path(place.where.pool_file).exists() and find_pool_process(place) is None
+def is_pool_gone(place: SelectedEnvironment, of: str = "") -> bool:
+    """True if this environment has started a local pool whose process no longer exists; `of` is its place."""
+    return Path(place.where.of_pool(of).record).exists() and find_pool_process(place, of) is None
 
 
 AGENT = "pipelines.agent"
@@ -121,8 +135,8 @@ def no_agent(place: SelectedEnvironment) -> Iterator[None]:
             raise Refused(
                 f"the agent (pid {lock.read().strip()}) is running", remedy="headgate down stops it"
             ) from error
-        if (pool := find_pool_process(place)) is not None:
-            raise Refused(f"the pool (pid {pool.pid}) is running", remedy="headgate down stops it")
+        for name, pool in find_pool_processes(place).items():
+            raise Refused(f"the {name} (pid {pool.pid}) is running", remedy="headgate down stops it")
         yield
 
 
@@ -196,24 +210,27 @@ def make_home(place: SelectedEnvironment) -> None:
 
 
 def wait_for_pool(place: SelectedEnvironment, progress: ProgressCallback, *, seconds: float = POOL_S) -> None:
-    """Wait until the pool is up. Raises PoolUnreachable with the reason if it fails, or after `seconds`."""
+    """Wait until every pool is up. Raises PoolUnreachable with the reason if one fails, or after `seconds`."""
     began = time.monotonic()
     while True:
         facts = read_environment_row(place)
         elapsed = time.monotonic() - began
-        # The ledger of a killed agent still says `up` until the new agent has checked.
-        left_over = elapsed < LOOKS_S and is_pool_gone(place)
-        if facts is not None and facts.pool_state == "up" and not left_over:
-            return
-        down = facts is not None and facts.pool_state in ("down", "failed", "degraded")
+        missing = facts.worst_pool if facts is not None else None
+        if facts is not None and missing is not None and missing.state == "up":
+            # The ledger of a killed agent still says `up` until the new agent has checked.
+            left_over = (pool for pool in facts.pools if elapsed < LOOKS_S and is_pool_gone(place, pool.place))
+            missing = next(left_over, None)
+            if missing is None:
+                return
+        of = f" {missing.name}" if facts is not None and missing is not None and len(facts.pools) > 1 else ""
+        down = missing is not None and missing.state in ("down", "failed", "degraded")
         if (down and elapsed > 5) or elapsed > seconds:
             raise PoolUnreachable(
-                f"the pool of {place.title} is {facts.pool_state if facts else 'not known'}"
-                + (f": {facts.pool_detail}" if facts and facts.pool_detail else ""),
-                remedy="headgate doctor checks Java, jars and disk; headgate logs pool shows what Spark said",
+                f"the pool{of} of {place.title} is {missing.state if missing else 'not known'}"
+                + (f": {missing.detail}" if missing and missing.detail else ""),
+                remedy=f"headgate doctor checks Java, jars and disk; headgate logs pool{of} shows what Spark said",
             )
-        detail = facts.pool_detail if facts else ""
-        progress(WaitProgress("pool (Spark Connect)", elapsed, POOL_USUAL_S, detail))
+        progress(WaitProgress(f"pool{of} (Spark Connect)", elapsed, POOL_USUAL_S, missing.detail if missing else ""))
         time.sleep(0.2)
 
 

@@ -176,6 +176,7 @@ def ls(parser: CommandParser) -> None:
     _tables(parser, many="*", what="only these")
     parser.add_argument("--product", action="append", default=[], help="only this product; may be repeated")
     parser.add_argument("--state", metavar="S,S", help="only these states")
+    parser.add_argument("--pool", metavar="NAME", help="only those of this pool, if there are several")
     parser.add_argument("--versions", action="store_true", help="every version, not only the serving one")
     parser.add_argument("--fail-on", metavar="C,C", help="exit 1 when one matches: failed, growing, input, lag>1k")
 
@@ -421,8 +422,13 @@ def schema(parser: CommandParser) -> None:
     parser.add_argument("table", metavar="TABLE", help="the table, deployed or declared")
 
 
+def pool_show(parser: CommandParser) -> None:
+    parser.add_argument("name", metavar="NAME", help="the pool")
+
+
 def logs(parser: CommandParser) -> None:
     add_choice(parser, "of", ("agent", "pool"), metavar="OF", what="whose log (agent)", default="agent")
+    parser.add_argument("pool", metavar="NAME", nargs="?", help="which pool, if there are several (the default one)")
     parser.add_argument("--job", metavar="TABLE", help="what the job in Python of a table, or of TABLE@vN, has printed")
     parser.add_argument("-n", "--limit", type=count, default=50, help="how many lines (50)")
     parser.add_argument("-f", "--follow", action="store_true", help="keep printing new lines")

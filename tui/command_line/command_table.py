@@ -107,6 +107,13 @@ POLICY_SUBCOMMANDS = (
                    arguments.policy_act),
 )  # fmt: skip
 
+POOL_SUBCOMMANDS = (
+    SubcommandSpec("list", "List the pools: state, statements, capacity.", "headgate pool list --json",
+                   arguments.nothing),
+    SubcommandSpec("show", "Show a pool: address, session, statements, last words.", "headgate pool show large",
+                   arguments.pool_show),
+)  # fmt: skip
+
 DEMO_SUBCOMMANDS = (
     SubcommandSpec("run", "Same as without a subcommand.", "headgate demo run ./my-demo", arguments.demo),
     SubcommandSpec("settle", "Stop the feeds and close every window, for exact comparisons.",
@@ -209,7 +216,7 @@ COMMAND_SPECS = (
     CommandSpec("events", LOOK, "List state changes and exceptions.", "headgate events fct_orders -n 20",
                 "events_logs_audit:events", arguments.events),
     CommandSpec("logs", LOOK, "Print the log of the agent, of the pool, or of a job in Python.",
-                "headgate logs pool -n 100\nheadgate logs --job fct_visits",
+                "headgate logs pool -n 100\nheadgate logs pool large\nheadgate logs --job fct_visits",
                 "events_logs_audit:logs", arguments.logs),
     CommandSpec("audit", LOOK, "Show who did what, and when.",
                 "headgate audit -n 20\nheadgate audit --table fct_orders", "events_logs_audit:audit", arguments.audit),
@@ -290,6 +297,9 @@ COMMAND_SPECS = (
                 "headgate down\nheadgate down --purge --confirm pizzeria", "console_up_down:down", arguments.down),
     CommandSpec("env", HOUSE, "List the environments: agent, pool, faults, freeze, age, names, data.",
                 "headgate env\nheadgate env --json", "env:env", arguments.nothing),
+    CommandSpec("pool", HOUSE, "Show the pools of an environment, and what runs in each.",
+                "headgate pool list\nheadgate pool show large", "pool:pool", arguments.nothing,
+                subcommands=POOL_SUBCOMMANDS),
     CommandSpec("unlock", HOUSE, "Unlock a protected environment for yourself, for a limited time.",
                 "headgate unlock 30m OPS-1234 --env prod", "unlock_lock:unlock", arguments.unlock),
     CommandSpec("lock", HOUSE, "End your unlock of a protected environment.", "headgate lock --env prod",

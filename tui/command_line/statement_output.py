@@ -22,6 +22,7 @@ from tui.presentation.styling.value_formatting import (
     short_number,
     trend_words,
 )
+from tui.presentation.view.pools import pools_in_words
 
 RIGHT = ("VER", "LAG", "ROWS", "ERR", "AGE", "IN", "OUT", "FILES", "BYTES", "BEHIND")
 
@@ -98,7 +99,8 @@ def data_age_line(context: CommandContext, snapshot: LedgerSnapshot, lines: Sequ
 
 
 def _pool(facts: EnvironmentRow) -> str:
-    return f"pool {facts.pool} {facts.pool_state}" + (f" ({facts.pool_detail})" if facts.pool_detail else "")
+    detail = facts.worst_pool.detail
+    return pools_in_words(facts) + (f" ({detail})" if detail else "")
 
 
 def check_fail_on(

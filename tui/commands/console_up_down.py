@@ -22,6 +22,7 @@ from tui.agent_client import agent_process, os_processes
 from tui.agent_client.agent_commands import equivalent_command
 from tui.command_line.context import CommandContext
 from tui.presentation.styling.value_formatting import moment
+from tui.presentation.view.pools import pools_in_words
 from tui.project_folder.environment_selection import SelectedEnvironment, environments_started, select_environment
 from tui.services.environment_service import EnvironmentService
 
@@ -172,12 +173,21 @@ def up(context: CommandContext) -> int:
     )
     facts = agent_process.read_environment_row(context.place)
     wanted = _wanted_running(context) if started else 0
-    pool = f"pool {facts.pool} is {facts.pool_state}" if facts else "the pool is unknown"
+    pool = "the pool is unknown"
+    if facts:
+        pool = (
+            f"{pools_in_words(facts)} up"
+            if len(facts.pools) > 1
+            else f"pool {facts.pools[0].name} is {facts.pool_state}"
+        )
     said.append(f"agent {'started' if started else 'was already running'}; {pool}")
     if wanted:
         resumed = "those not running are resumed from their checkpoints (headgate wait waits for all)"
         said.append(f"wanted running: {counted(wanted, 'statement')}; {resumed}")
-    known = {name: getattr(facts, name, None) for name in ("agent_pid", "pool", "pool_state")}
+    known: dict[str, object] = dict.fromkeys(("agent_pid", "pool", "pool_state"))
+    if facts:
+        known = {"agent_pid": facts.agent_pid, "pool": facts.pools[0].name, "pool_state": facts.pool_state}
+        known |= {"pools": {pool.name: pool.state for pool in facts.pools}} if len(facts.pools) > 1 else {}
     if (overlay := context.place.overlay) is not None:
         known |= {"base": overlay.base, "expires_at": overlay.expires_at, "inherited": dict(overlay.inherited)}
     context.answer({"started": started, **known, "wanted_running": wanted}, *said)
@@ -298,8 +308,16 @@ def down(context: CommandContext) -> int:
 def _left_on_server(place: SelectedEnvironment, *, agent_ended: bool) -> str:
     """Return what an environment leaves on a server that its agent does not manage; empty if that is nothing."""
     facts = agent_process.read_environment_row(place)
-    if facts is None or facts.serves is None or not facts.serves.has_remote_server:
+    if facts is None:
         return ""
+    remote = [pool for pool in facts.pools if pool.declared is not None and pool.declared.url]
+    addresses = [pool.declared.address for pool in remote if pool.declared is not None]
+    if not addresses and facts.serves is not None and facts.serves.has_remote_server:
+        # The agent of an older release recorded only the address.
+        remote, addresses = list(facts.pools), [facts.serves.pool]
     if agent_ended:
-        return facts.pool_detail if facts.pool_state == "off" else ""
-    return f"no agent was running: queries and names of {place.environment} may still be on {facts.serves.pool}"
+        return "; ".join(pool.detail for pool in remote if pool.state == "off" and pool.detail)
+    if not addresses:
+        return ""
+    where = " and ".join(addresses)
+    return f"no agent was running: queries and names of {place.environment} may still be on {where}"

@@ -27,7 +27,7 @@ def doctor(context: CommandContext) -> int:
     if place:
         checks += [doctor_checks.check_home(place), doctor_checks.check_agent(place, context.operations.client)]
         checks += [doctor_checks.check_data(place, context.operations.client)]
-        checks += [doctor_checks.check_pool(place), doctor_checks.check_ledger(place)]
+        checks += [*doctor_checks.check_pools(place), doctor_checks.check_ledger(place)]
         checks += [check for check in (doctor_checks.check_servers(place), doctor_checks.check_logout(place)) if check]
     left = doctor_checks.check_ephemeral(context.environ)
     checks += [left] if left else []

@@ -72,7 +72,7 @@ def _words(one: EnvironmentState) -> str:
 def _row(one: EnvironmentState, now: float) -> tuple[str, ...]:
     known = one.served or one.declared
     naming = known.naming.pattern if known is not None else "?"
-    pool = one.declared.pool.name if one.declared is not None else "?"
+    pool = _pool_names(one)
     if one.error is not None or not one.started:
         return (_words(one), "?" if one.error else "never", "", pool, "", "", "", naming)
     changed = short_duration(max(0.0, now - one.changed_at)) if one.changed_at is not None else ""
@@ -105,7 +105,8 @@ def _below(one: EnvironmentState, now: float) -> Iterator[str]:
             yield _replaced(one.name, overlay, each)
     known = one.served or one.declared
     sources = f", sources: {known.sources.of}" if known is not None and known.sources.of != OWN_SOURCES.of else ""
-    yield f"pool {_pool(one)}, data {_data(one) or '?'}{sources}"
+    pools = "pools" if one.declared is not None and one.declared.named_pools else "pool"
+    yield f"{pools} {_pool(one)}, data {_data(one) or '?'}{sources}"
 
 
 def _replaced(name: str, overlay: Overlay, each: "ReplacedInput") -> str:
@@ -116,7 +117,13 @@ def _replaced(name: str, overlay: Overlay, each: "ReplacedInput") -> str:
     return f"{overlay.base} {now}, and {still}; to read what serves: {again}"
 
 
+def _pool_names(one: EnvironmentState) -> str:
+    return ", ".join(pool.name for pool in one.declared.pools) if one.declared is not None else "?"
+
+
 def _pool(one: EnvironmentState) -> str:
+    if one.declared is not None and one.declared.named_pools:
+        return ", ".join(f"{pool.name} ({pool.address})" for pool in one.declared.named_pools)
     declared = one.declared.pool if one.declared is not None else None
     if declared is None or declared.address != one.pool_address or declared.name == declared.address:
         return one.pool_address
@@ -152,6 +159,7 @@ def _as_json(one: EnvironmentState, *, default: bool) -> dict[str, object]:
             "address": one.pool_address,
             "state": now["pool_state"],
         },
+        **({"pools": [pool.name for pool in declared.named_pools]} if declared and declared.named_pools else {}),
         "agent": one.agent,
         "age_s": one.age_s,
         "statements": one.statements,

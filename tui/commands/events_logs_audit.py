@@ -15,6 +15,7 @@ from tui.agent_client import agent_process
 from tui.command_line.context import CommandContext
 from tui.presentation.screen_content.audit_log_events import AUDIT, EVENTS, Record, record_cells
 from tui.presentation.styling.table_layout import TableColumn, format_records
+from tui.presentation.view.pools import pool_named
 from tui.project_folder.environment_selection import has_ledger
 
 
@@ -44,7 +45,9 @@ def logs(context: CommandContext) -> int:
             raise UsageError(f"--job and {args.of} name two logs", remedy="leave out one of them")
         path = _job_log(context)
     else:
-        path = {"agent": where.agent_log, "pool": where.pool_log}[args.of]
+        if args.pool is not None and args.of != "pool":
+            raise UsageError(f"{args.pool} names a pool", remedy=f"headgate logs pool {args.pool}")
+        path = where.of_pool(_place_of_pool(context)).log if args.of == "pool" else where.agent_log
         has_ledger(context.place)
         if not os.path.exists(path):
             raise UsageError(f"there is no {args.of} log yet ({path})", remedy="headgate doctor --paths")
@@ -56,6 +59,13 @@ def logs(context: CommandContext) -> int:
     if args.follow:
         _follow_file(path, lambda line: output.print([line]))
     return 0
+
+
+def _place_of_pool(context: CommandContext) -> str:
+    facts = agent_process.read_environment_row(context.place)
+    if facts is None:
+        return ""
+    return pool_named(facts, context.args.pool).place if context.args.pool is not None else facts.pools[0].place
 
 
 def _job_log(context: CommandContext) -> str:

@@ -1,7 +1,7 @@
 """The commands `ls`, `lag`, `wait` and `health`, about statements, and `peek`, which prints rows of a table."""
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from core.model.errors import HeadgateError, UsageError
@@ -28,6 +28,7 @@ from tui.command_line.statement_output import (
 )
 from tui.presentation.styling.table_layout import format_table
 from tui.presentation.styling.value_formatting import cell_text, short_duration, short_number, short_size
+from tui.presentation.view.pools import pool_named, pool_of_line
 from tui.project_folder import project_folder_reader
 from tui.project_folder.environment_selection import has_ledger
 from tui.services import deployed_statements
@@ -39,19 +40,43 @@ def ls(context: CommandContext) -> int:
     conditions = parse_conditions(args.fail_on)
     snapshot = read_snapshot(context)
     lines = chosen_lines(context, snapshot)
+    pools = _pools_of(context, snapshot)
+    if args.pool is not None:
+        if snapshot.facts is not None:
+            pool_named(snapshot.facts, args.pool)
+        only = snapshot.facts.pools[0].name if snapshot.facts is not None else ""
+        lines = [line for line in lines if pools.get((line.table, line.version), only) == args.pool]
     if output.as_json:
-        found = [statement_as_json(line) for line in lines]
+        found = [_with_pool(statement_as_json(line), pools, line) for line in lines]
         context.document("headgate.ls/1", age_s=snapshot.age_s, pool_state=snapshot.pool_state, statements=found)
     else:
-        head = ("TABLE", "PRODUCT", "STATE", "VER", "BEHIND", "LAG", "TREND", "ROWS", "ERR", "AGE")
-        printed = format_table(head, [_row(line, snapshot.read_at) for line in lines], right=RIGHT)
+        more = ("POOL",) if pools else ()
+        head = ("TABLE", "PRODUCT", "STATE", "VER", "BEHIND", "LAG", "TREND", "ROWS", "ERR", "AGE", *more)
+        printed = format_table(head, [_row(line, snapshot.read_at, pools) for line in lines], right=RIGHT)
         width = stdout_width()
         if width is not None and max(map(len, printed)) > width:
-            rows = [_row(line, snapshot.read_at, trend=short_trend_text) for line in lines]
+            rows = [_row(line, snapshot.read_at, pools, trend=short_trend_text) for line in lines]
             printed = format_table(head, rows, right=RIGHT)
         output.print(printed)
         output.say(data_age_line(context, snapshot, lines))
     return check_fail_on(context, conditions, lines, snapshot.statements)
+
+
+_PoolNames = Mapping[tuple[TableName, int], str]
+"""The name of the pool of each statement, by version; empty if the environment has one pool."""
+
+
+def _pools_of(context: CommandContext, snapshot: LedgerSnapshot) -> _PoolNames:
+    facts = snapshot.facts
+    if facts is None or len(facts.pools) == 1:
+        return {}
+    recorded = context.operations.reader.recorded_pools()
+    lines = (line for line in snapshot.statements if not line.external)
+    return {(line.table, line.version): pool_of_line(facts, recorded, line).name for line in lines}
+
+
+def _with_pool(found: dict[str, Any], pools: _PoolNames, line: StatementLine) -> dict[str, Any]:
+    return {**found, "pool": pools.get((line.table, line.version))} if pools else found
 
 
 def read_snapshot(context: CommandContext) -> LedgerSnapshot:
@@ -92,7 +117,14 @@ def _absent(entry: project_folder_reader.DeclaredTable) -> StatementLine:
     )  # fmt: skip
 
 
-def _row(line: StatementLine, now: float, trend: Callable[[StatementLine], str] = trend_text) -> tuple[str, ...]:
+def _row(
+    line: StatementLine, now: float, pools: _PoolNames, trend: Callable[[StatementLine], str] = trend_text
+) -> tuple[str, ...]:
+    cells = _cells(line, now, trend)
+    return (*cells, pools.get((line.table, line.version), "")) if pools else cells
+
+
+def _cells(line: StatementLine, now: float, trend: Callable[[StatementLine], str]) -> tuple[str, ...]:
     if line.external:
         # Only external tables with a log are measured.
         rows, wrong = "" if line.at is None else short_or_dash(line.rows_total), "!" if line.error else ""

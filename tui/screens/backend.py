@@ -198,7 +198,8 @@ class ConsoleBackend:
         where, serving = self._service.place.where, self.detail(table).serving
         words = (query_name(serving.table, serving.version), serving.query_id, serving.run_id) if serving else (table,)
         found: list[str] = []
-        for path in (where.agent_log, where.pool_log):
+        pools = self.reader.facts().pools
+        for path in (where.agent_log, *(where.of_pool(pool.place).log for pool in pools)):
             found += lines_about(log_tail(path, LOG_LINES), words)
         return tuple(found)
 

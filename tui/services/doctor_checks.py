@@ -22,6 +22,7 @@ from tui.project_folder.environment_selection import SelectedEnvironment, has_le
 
 if TYPE_CHECKING:
     from core.project.model import Project
+    from state.row_types import PoolRow
     from tui.project_folder.project_folder_reader import ProjectDeclaration
 
 DISK_BYTES = 2 * 1000**3
@@ -374,24 +375,30 @@ def check_logout(place: SelectedEnvironment) -> DoctorCheck | None:
     return None
 
 
-def check_pool(place: SelectedEnvironment) -> DoctorCheck:
-    """Check the pool's state as last recorded in the ledger."""
+def check_pools(place: SelectedEnvironment) -> list[DoctorCheck]:
+    """Check the state of each pool as last recorded in the ledger."""
     try:
         facts = agent_process.read_environment_row(place)
     except HeadgateError as error:
-        return DoctorCheck("pool", False, error.summary, error.remedy or "headgate logs agent")
+        return [DoctorCheck("pool", False, error.summary, error.remedy or "headgate logs agent")]
     if facts is None:
-        return DoctorCheck("pool", True, "never started", f"{place.up} starts it", warning=True)
-    text = f"pool {facts.pool} is {facts.pool_state}" + (f": {facts.pool_detail}" if facts.pool_detail else "")
-    if facts.pool_state == "failed" and agent_process.find_agent_process(place) is not None:
-        return DoctorCheck("pool", False, text, f"headgate logs pool says why; {place.up} starts it again")
-    if facts.pool_state in ("down", "silent") and agent_process.find_agent_process(place) is not None:
-        return DoctorCheck("pool", False, text, "headgate logs pool; the agent restarts a local pool by itself")
-    if facts.pool_state == "degraded" and agent_process.find_agent_process(place) is not None:
-        return DoctorCheck("pool", False, text, "see cluster above, and headgate help clusters")
-    if agent_process.find_agent_process(place) is None:
-        return DoctorCheck("pool", True, f"last seen: {text}", f"{place.up} starts it", warning=True)
-    return DoctorCheck("pool", True, text)
+        return [DoctorCheck("pool", True, "never started", f"{place.up} starts it", warning=True)]
+    has_agent = agent_process.find_agent_process(place) is not None
+    return [_check_pool(place, pool, has_agent=has_agent, several=len(facts.pools) > 1) for pool in facts.pools]
+
+
+def _check_pool(place: SelectedEnvironment, pool: "PoolRow", *, has_agent: bool, several: bool) -> DoctorCheck:
+    name, log = (f"pool {pool.name}", f"headgate logs pool {pool.name}") if several else ("pool", "headgate logs pool")
+    text = f"pool {pool.name} is {pool.state}" + (f": {pool.detail}" if pool.detail else "")
+    if pool.state == "failed" and has_agent:
+        return DoctorCheck(name, False, text, f"{log} says why; {place.up} starts it again")
+    if pool.state in ("down", "silent") and has_agent:
+        return DoctorCheck(name, False, text, f"{log}; the agent restarts a local pool by itself")
+    if pool.state == "degraded" and has_agent:
+        return DoctorCheck(name, False, text, "see cluster above, and headgate help clusters")
+    if not has_agent:
+        return DoctorCheck(name, True, f"last seen: {text}", f"{place.up} starts it", warning=True)
+    return DoctorCheck(name, True, text)
 
 
 def check_servers(place: SelectedEnvironment) -> DoctorCheck | None:

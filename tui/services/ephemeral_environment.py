@@ -113,12 +113,15 @@ def server_of(place: SelectedEnvironment, declared: Environment | None = None) -
     """Return the running server of an environment. Raises Refused if there is none."""
     if declared is not None and declared.pool.url:
         return SparkServer(declared.pool.url, pool=declared.pool)
-    found = agent_process.find_pool_process(place)
+    # Among several pools, the default one is used.
+    of = declared.place_of(declared.pool) if declared is not None else ""
+    found = agent_process.find_pool_process(place, of)
     try:
         if found is None:
             raise OSError("no process")
-        record = teardown.read_object(Path(place.where.pool_file))
-        token = Path(place.where.home, "pool.token").read_text("ascii")
+        paths = place.where.of_pool(of)
+        record = teardown.read_object(Path(paths.record))
+        token = Path(paths.home, "pool.token").read_text("ascii")
         return SparkServer(f"sc://127.0.0.1:{int(record['port'])}", token)
     except (OSError, KeyError, ValueError) as error:
         raise Refused(f"no server of {place.title} is running", remedy=f"start it: {place.up}") from error

@@ -60,7 +60,7 @@ def tear_down(
     if os.path.isfile(os.path.join(project, PROJECT_FILE)):
         place = select_environment(environ, project, project=project, environment=record.name)
         facts = agent_process.read_environment_row(place)
-        session_id = (facts.session_id or "") if facts is not None else ""
+        session_id = facts.pools[0].session_id if facts is not None else ""
         with closing(EnvironmentService(place, environ)) as operations:
             ended = tuple(
                 teardown.end_all(place, operations.client, keep_pool=False, purge=True, confirm="", progress=progress)

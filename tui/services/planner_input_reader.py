@@ -77,12 +77,19 @@ def wait_until_statements_observed(
     """Wait until the agent has checked every statement that should be running.
 
     A new agent does not know what is running until its first round: a plan made before would resume statements that are
-    already running. Returns at once unless the pool is up or starting, because nothing runs without a pool. Raises
-    TryAgain after `seconds`.
+    already running. Statements are waited for while their pool is up or starting, because nothing runs without a pool.
+    Raises TryAgain after `seconds`.
     """
     began = time.monotonic()
-    while reader.facts().pool_state in ("up", "starting", "degraded"):
+    while True:
+        facts = reader.facts()
+        names = {pool.name for pool in facts.pools if pool.state in ("up", "starting", "degraded")}
+        if not names:
+            return
         lost = [line for line in reader.statements() if line.wanted == WantedState.RUNNING and line.state in _LOST]
+        if len(facts.pools) > 1:
+            recorded = reader.recorded_pools()
+            lost = [each for each in lost if facts.pool_of(recorded.get((each.table, each.version), "")).name in names]
         if not lost:
             return
         elapsed = time.monotonic() - began

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from core.ipc.environment_paths import PARSE_CACHE_FILE, manifest_cache_path, parse_cache_path
+from core.ipc.environment_paths import PARSE_CACHE_FILE, POOLS, manifest_cache_path, parse_cache_path
 from core.model.errors import HeadgateError, Refused, error_from_json
 from core.project.overlay import OVERLAY_FILE, PROJECT_FOLDER
 from core.text.wording import counted
@@ -58,17 +58,17 @@ def end_all(
         if not os_processes.end_process(generator, patience_s=15.0):
             raise HeadgateError(f"the generator (pid {generator.pid}) does not stop", remedy="stop it as its owner")
         ended.append(f"generator (pid {generator.pid})")
-    pool = agent_process.find_pool_process(place)
+    pools = agent_process.find_pool_processes(place)
     agent = agent_process.find_agent_process(place)
     line = equivalent_command(place, "down", *(["--keep-pool"] if keep_pool else []))
     asked = {"pool": not keep_pool, "purge": purge}
     if agent_process.end_agent(place, client, **asked, confirm=confirm, line=line, progress=progress):
         ended.append(f"agent (pid {agent.pid})" if agent else "agent")
-    if pool and not keep_pool:
-        # The agent ends its pool; a pool whose agent was killed is ended here.
+    for name, pool in pools.items() if not keep_pool else ():
+        # The agent ends its pools; a pool whose agent was killed is ended here.
         if not os_processes.end_process(pool, patience_s=20.0):
-            raise HeadgateError(f"the pool (pid {pool.pid}) does not stop", remedy="stop it as its owner or as root")
-        ended.append(f"pool (pid {pool.pid})")
+            raise HeadgateError(f"the {name} (pid {pool.pid}) does not stop", remedy="stop it as its owner or as root")
+        ended.append(f"{name} (pid {pool.pid})")
     if not keep_pool:
         ended += _end_servers(place, progress)
     left = [] if keep_pool else still_running(place)
@@ -101,7 +101,7 @@ def still_running(place: SelectedEnvironment) -> list[str]:
     """Return the names and pids of this environment's running processes: agent, pool, generator, servers."""
     found = {
         "agent": agent_process.find_agent_process(place),
-        "pool": agent_process.find_pool_process(place),
+        **agent_process.find_pool_processes(place),
         "generator": find_generator(place),
         **({} if _others_with_agent(place) else _servers(place)),
     }
@@ -172,7 +172,7 @@ _HOME_FILES = re.compile(
 )
 _SUFFIX = r"fork|empty|[0-9a-f]{8}|rewrite\.[\w-]+|\w+__v\d+\.\d+"
 """Pattern of the suffix of a version's folder that a move, fork, rewrite or history step created."""
-_HOME_FOLDERS = ("pool", "connectors", "jars", PROJECT_FOLDER, f"{PROJECT_FOLDER}.new", f"{PROJECT_FOLDER}.old")
+_HOME_FOLDERS = ("pool", POOLS, "connectors", "jars", PROJECT_FOLDER, f"{PROJECT_FOLDER}.new", f"{PROJECT_FOLDER}.old")
 """Folders in the home: for the local Spark server, connectors' and functions' jars, and the project of an overlay."""
 _GENERATED = ("feeds.json", "generator.json", "generator.log", "generator.book.json", "generator.lock", "book.json")
 """Files that the demo's generator writes into its data folder."""
@@ -203,7 +203,8 @@ def owned_places(place: SelectedEnvironment) -> list[OwnedPlace]:
     home = _home_parts(Path(place.where.home)) if keeps_home(place) is None else []
     marks = []
     if _belongs_to_ledger(data / WORLD_FILE, ledger):
-        marks = [_file(path) for path in (data / LOCK_FILE, data / WORLD_FILE) if path.is_file()]
+        locks = sorted(path for path in data.glob(f"{LOCK_FILE}*") if _is_lock(path))
+        marks = [_file(path) for path in (*locks, data / WORLD_FILE) if path.is_file()]
     # The proof for everything else goes last, so that a killed purge can be repeated: the mark or, because no file
     # declares an overlay, its home.
     found += [*home, *marks] if place.overlay is None else [*marks, *home]
@@ -286,8 +287,13 @@ def _delete(path: Path) -> None:
     with suppress(OSError):
         if _is_folder(path):
             path.rmdir()
-        elif not path.is_symlink() and not (path.name == LOCK_FILE and _is_locked(path)):
+        elif not path.is_symlink() and not (_is_lock(path) and _is_locked(path)):
             path.unlink()
+
+
+def _is_lock(path: Path) -> bool:
+    """True for the lock of a server in the data folder, which has the name of its pool among several after a dot."""
+    return path.name == LOCK_FILE or path.name.startswith(f"{LOCK_FILE}.")
 
 
 def _is_locked(path: Path) -> bool:

@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 
 from core.model.actions import Action
-from core.model.errors import InvalidProject, Refused, TryAgain
+from core.model.errors import InvalidProject, PoolUnreachable, Refused, TryAgain
 from core.model.names import TableName
 from core.model.table_formats import WITHOUT_FILES, table_format
 from core.observed.served_environment import environment_edits, other_name
@@ -110,9 +110,16 @@ def refuse_names_of_others(agent: AgentContext, plan: Plan) -> None:
     expected = {name: (table, place) for name, table, place in _new_names(agent, plan)}
     if not expected:
         return
-    pool = agent.pool.connection()
-    found = pool.call(WRITE_CALL_S, pool.tables.places, tuple(expected))
-    for name, place in sorted(found.items()):
+    found = set[tuple[str, str]]()
+    for each in agent.pools.with_catalog():
+        try:
+            pool = each.connection()
+            found.update(pool.call(WRITE_CALL_S, pool.tables.places, tuple(expected)).items())
+        except PoolUnreachable:
+            # Each registration checks its name once more, so a pool that is away delays only what needs it.
+            if not agent.pools.are_several:
+                raise
+    for name, place in sorted(found):
         table, ours = expected[name]
         if place != ours and not place.startswith(f"{agent.layout.data}/"):
             above = map(str, list(Path(place).parents)[:_DEPTH]) if place.startswith("/") else ()

@@ -156,13 +156,18 @@ def keep_serving(agent: AgentContext) -> bool:
         return True
 
 
-def recorded_session(data: str) -> str:
-    """Return the id of the pool session recorded in the data folder; empty if there is none.
+def session_file(place: str) -> str:
+    """Return the name of the record of a pool's session; `place` is as in `Environment.place_of`."""
+    return f"{SESSION_FILE}.{place}" if place else SESSION_FILE
+
+
+def recorded_session(data: str, place: str = "") -> str:
+    """Return the id of a pool's session recorded in the data folder; empty if there is none.
 
     If the ledger is lost, this session id leads to the running queries. Raises TryAgain if the record cannot be read
     now.
     """
-    found = read_record(data, SESSION_FILE)
+    found = read_record(data, session_file(place))
     return str(found.row.get("session_id", "")) if found else ""
 
 
@@ -178,7 +183,8 @@ class RegistryRecords:
     _pending: dict[Version, int] = field(default_factory=dict)
     """Hash of the durable fields of each version that could not be recorded yet."""
     _active: dict[Version, bool] = field(default_factory=dict)
-    _session: str = ""
+    _sessions: dict[str, str] = field(default_factory=dict)
+    """Id of the session that was last recorded, by the place of its pool."""
     _said: dict[Version, str] = field(default_factory=dict)
     """Last logged reason why a version could not be recorded. The same reason is not logged again."""
 
@@ -213,10 +219,11 @@ class RegistryRecords:
         if self.agent.serving_record_is_stale.is_set() and keep_serving(self.agent):
             self.agent.serving_record_is_stale.clear()
         facts = self.agent.ledger.facts()
-        if facts.session_id not in ("", self._session):
-            session = RegistryRecord(facts.ledger_id, facts.pool_generation, {"session_id": facts.session_id})
-            write_record(self.agent.layout.data, SESSION_FILE, session)
-            self._session = facts.session_id
+        for pool in facts.pools:
+            if pool.session_id not in ("", self._sessions.get(pool.place)):
+                session = RegistryRecord(facts.ledger_id, pool.generation, {"session_id": pool.session_id})
+                write_record(self.agent.layout.data, session_file(pool.place), session)
+                self._sessions[pool.place] = pool.session_id
 
 
 def _key(row: Deployment) -> Version:

@@ -157,12 +157,13 @@ class TableStatisticsCollector:
         return {key: held.as_statistics(now, gone, history)}
 
     def _headroom(self) -> Headroom:
-        pool, now = self._agent.layout.environment.pool, self._agent.clock()
-        cores = pool.cores if pool.url is None else None
+        pools, now = self._agent.layout.environment.pools, self._agent.clock()
+        # The load of each of several pools is unknown: batches are counted together.
+        cores = pools[0].cores if len(pools) == 1 and pools[0].url is None else None
         free, total = disk_space(self._agent.layout.data)
         engine = ""
         with suppress(HeadgateError):
-            connection = self._agent.pool.connection()
+            connection = self._agent.pools.reachable()
             engine = connection.call(READ_CALL_S, connection.analysis.engine)
         return Headroom(
             at=now,

@@ -4,7 +4,8 @@ A pointer is wrong if a delayed call or another program has moved it. Each round
 """
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from functools import partial
 
 from core.model.actions import StepKind
 from core.model.errors import Busy, EngineRefused, LedgerUnavailable, PoolUnreachable, Refused, TryAgain
@@ -12,7 +13,7 @@ from core.model.events import EventKind
 from core.model.names import TableName, physical_name
 from core.observed.versions import Deployment
 from core.ports.spark import Pointer
-from pipelines.agent.context import WRITE_CALL_S, AgentContext
+from pipelines.agent.context import READ_CALL_S, WRITE_CALL_S, AgentContext, AgentPool, PoolConnection
 from pipelines.agent.tables.table_identities import pointer_of, register_if_missing
 
 TRIES = 2
@@ -45,12 +46,16 @@ def move_forward(agent: AgentContext, targets: list[tuple[TableName, int]]) -> f
 def put_back(agent: AgentContext, tables: Iterable[TableName]) -> None:
     """Point tables to the versions that serve according to the ledger; drop the pointer if no version serves."""
     served = {d.table: d for d in agent.ledger.deployments() if d.active}
-    tables, pool = tuple(tables), agent.pool.connection()
+    tables = tuple(tables)
     pointed = (served[table] for table in tables if table in served)
     _move(agent, [version for version in pointed if not version.writes_topic], [], "swap back")
     for table in tables:
         if table not in served:
-            pool.call(WRITE_CALL_S, pool.tables.unpoint, agent.layout.pointer_name(table))
+            agent.pools.in_every_catalog(partial(_unpoint, agent.layout.pointer_name(table)))
+
+
+def _unpoint(pointer: str, pool: PoolConnection) -> None:
+    pool.call(WRITE_CALL_S, pool.tables.unpoint, pointer)
 
 
 def move_back(agent: AgentContext, targets: list[tuple[TableName, int]]) -> str:
@@ -67,14 +72,38 @@ def move_back(agent: AgentContext, targets: list[tuple[TableName, int]]) -> str:
 
 
 def _move(agent: AgentContext, versions: list[Deployment], begun: list[str], label: str) -> float:
-    # Each pointer's name is appended to `begun` just before it moves.
+    """Move pointers in every pool, and return the duration in seconds.
 
-    def before(view: str) -> None:
-        begun.append(view)
-        agent.faults.pass_by(f"{label} {view}")
+    Each pointer's name is appended to `begun` just before it moves. A pool that is down keeps all pointers where they
+    are, unless it is a local one, whose catalog is filled from the registry when it starts.
+    """
+    pools, pointers = agent.pools.with_catalog(), [pointer_of(agent.layout, version) for version in versions]
+    connections = [(pool, pool.connection()) for pool in pools]
+    if agent.pools.are_several:
+        for pool, connection in connections:
+            _refuse_silent(pool, connection, pointers)
+        # A local pool that starts during the swap may read the registry before the swap is recorded.
+        for pool in agent.pools.every():
+            if pool not in pools:
+                pool.tables_with_uncertain_pointer.update(version.table for version in versions)
+    took = 0.0
+    for pool, connection in connections:
 
-    pool, pointers = agent.pool.connection(), [pointer_of(agent.layout, version) for version in versions]
-    return pool.call(WRITE_CALL_S * max(1, len(pointers)), pool.tables.swap, pointers, before)
+        def before(view: str, of: str = f" in {pool.name}" if agent.pools.are_several else "") -> None:
+            begun.append(view)
+            agent.faults.pass_by(f"{label} {view}{of}")
+
+        took += connection.call(WRITE_CALL_S * max(1, len(pointers)), connection.tables.swap, pointers, before)
+    return took
+
+
+def _refuse_silent(pool: AgentPool, connection: PoolConnection, pointers: Sequence[Pointer]) -> None:
+    """Raise PoolUnreachable if a pool does not answer, so that no pointer moves in the others."""
+    try:
+        connection.call(READ_CALL_S, connection.tables.existing_pointers, pointers)
+    except PoolUnreachable as error:
+        words = f"no pointer moves while the pool {pool.name} does not answer: {error.summary}"
+        raise PoolUnreachable(words, remedy=f"headgate pool show {pool.name}") from error
 
 
 log = logging.getLogger(__name__)
@@ -87,10 +116,12 @@ TABLES = 100
 
 
 class PointerCheck:
-    """Compares pointers with the serving versions in the ledger, a limited number of tables per round."""
+    """Compares the pointers of one pool with the serving versions in the ledger, some tables per round."""
 
-    def __init__(self, agent: AgentContext) -> None:
+    def __init__(self, agent: AgentContext, pool: AgentPool | None = None) -> None:
+        """Check the pointers in a pool, which is the default pool if it is None."""
         self._agent = agent
+        self._pool = pool or agent.pools.default
         self._from = TableName("")
         """The last table that was checked; empty if the next round begins with the first table."""
         self._given_up: set[tuple[TableName, int]] = set()
@@ -121,7 +152,7 @@ class PointerCheck:
                 log.warning("the pointer of %s could not be corrected: %s", table, error.summary)
 
     def _repair(self, table: TableName) -> None:
-        agent, pool, view = self._agent, self._agent.pool.connection(), self._agent.layout.pointer_name(table)
+        agent, pool, view = self._agent, self._pool.connection(), self._agent.layout.pointer_name(table)
         versions = agent.ledger.versions(table)
         with agent.locks.holding(*((d.table, d.version) for d in versions), by="a comparison of pointers", wait_s=0):
             versions = agent.ledger.versions(table)
@@ -132,14 +163,15 @@ class PointerCheck:
                 pool.call(WRITE_CALL_S, pool.tables.unpoint, view)
             else:
                 # A delete that failed halfway may have removed its table from the catalog.
-                register_if_missing(agent, serving)
+                register_if_missing(agent, pool, serving)
                 pool.call(WRITE_CALL_S, pool.tables.point, *pointer_of(agent.layout, serving))
             if self._is_wrong(versions, self._existing_pointers(versions)):
                 self._given_up.add((table, _serving(versions)))
                 return
-            led = "its pointer existed although no version serves: it was dropped"
+            where = f" in the pool {self._pool.name}" if agent.pools.are_several else ""
+            led = f"its pointer{where} existed although no version serves: it was dropped"
             if serving is not None:
-                led = f"its pointer did not lead to {physical_name(table, serving.version)}: it was corrected"
+                led = f"its pointer{where} did not lead to {physical_name(table, serving.version)}: it was corrected"
             agent.event(
                 EventKind.STATE, led, about=(table, serving.version if serving is not None else versions[-1].version)
             )
@@ -151,7 +183,7 @@ class PointerCheck:
 
     def _existing_pointers(self, versions: Iterable[Deployment]) -> frozenset[Pointer]:
         pointers = tuple(pointer_of(self._agent.layout, version) for version in versions)
-        pool = self._agent.pool.connection()
+        pool = self._pool.connection()
         return pool.call(WRITE_CALL_S, pool.tables.existing_pointers, pointers) if pointers else frozenset()
 
     def _is_wrong(self, versions: Iterable[Deployment], existing: frozenset[Pointer]) -> bool:

@@ -16,7 +16,7 @@ from core.model.table_formats import table_format
 from core.observed.versions import Deployment
 from core.ports.spark import CatalogTable
 from core.project.naming import OWN
-from pipelines.agent.context import WRITE_CALL_S, AgentContext, PoolConnection
+from pipelines.agent.context import WRITE_CALL_S, AgentContext, AgentPool, PoolConnection
 from pipelines.agent.statements.deployment_lifecycle import record_why_not_as_wanted, stop
 from pipelines.agent.tables.external_inputs import refuse_input_not_there
 from pipelines.agent.tables.table_identities import fault_of_sink, forget, pointer_of, register_again, tables_of
@@ -78,7 +78,7 @@ def point_together(
 
 
 def leave_server(
-    agent: AgentContext, deployments: Sequence[Deployment], *, purge: bool
+    agent: AgentContext, pool: AgentPool, deployments: Sequence[Deployment], *, purge: bool
 ) -> tuple[frozenset[tuple[TableName, int]], str]:
     """Stop an environment's queries on a server that the agent does not manage; return what stays there.
 
@@ -102,30 +102,33 @@ def leave_server(
             running.add((each.table, each.version))
 
     alive = (*ALIVE, State.UNKNOWN)
-    in_threads(TOGETHER, stop_one, [each for each in deployments if each.state in alive and not each.external])
+    statements = [each for each in deployments if not each.external and agent.pools.of(each) is pool]
+    in_threads(TOGETHER, stop_one, [each for each in statements if each.state in alive])
     if purge and not running:
-        in_threads(TOGETHER, lambda each: _release(agent, each, tried), deployments)
+        in_threads(TOGETHER, lambda each: _release(agent, pool, each, tried), deployments)
     if not kept:
         return frozenset(), ""
     name, why = min(kept.items())
     more = f" and {len(kept) - 1} more" if len(kept) > 1 else ""
-    return frozenset(running), f"{name}{more} may still be on {agent.layout.environment.pool.name}: {why}"
+    return frozenset(running), f"{name}{more} may still be on {pool.name}: {why}"
 
 
-def _release(agent: AgentContext, each: Deployment, tried: Callable[[str, Callable[[], object]], bool]) -> None:
+def _release(
+    agent: AgentContext, of: AgentPool, each: Deployment, tried: Callable[[str, Callable[[], object]], bool]
+) -> None:
     layout = agent.layout
     if each.writes_topic or (each.external and layout.environment.sources.of != OWN):
         return
 
     def unpoint() -> None:
-        pool = agent.pool.connection_for_stops()
+        pool = of.connection_for_stops()
         pool.call(WRITE_CALL_S, pool.tables.unpoint, layout.pointer_name(each.table))
 
     if each.active and not each.external:
         tried(layout.pointer_name(each.table), unpoint)
     if table_format(each.format).has_files:
         name = layout.catalog_name(each.table, each.version)
-        tried(name, lambda: forget(agent.pool.connection_for_stops(), layout, each))
+        tried(name, lambda: forget(of.connection_for_stops(), layout, each))
 
 
 def _as_recorded(agent: AgentContext, deployment: Deployment) -> tuple[CatalogTable, ...]:
@@ -172,6 +175,7 @@ class PoolCatalog:
     """Fills the pool's catalog, and keeps track of the tables and pointers that are still missing from it."""
 
     agent: AgentContext
+    pool: AgentPool
     _unregistered: dict[tuple[TableName, int], Lacking] = field(default_factory=dict)
     """Versions whose table the catalog may lack."""
     _unpointed: set[tuple[TableName, int]] = field(default_factory=set)
@@ -215,14 +219,13 @@ class PoolCatalog:
             self._unregistered[key] = lacking
         except HeadgateError as error:
             self._unregistered[key] = Lacking(error.summary, is_refused=True)
-            said = f"its table is not in the pool's catalog: {error.summary}"
-            record_why_not_as_wanted(self.agent, deployment, said, error_class=_NOT_IN_CATALOG)
+            self._record(deployment, f"its table is not in the pool's catalog: {error.summary}", _NOT_IN_CATALOG)
         else:
             self._unregistered.pop(key, None)
             self._take_back(deployment)
 
     def _take_back(self, deployment: Deployment) -> None:
-        if deployment.error_class == _NOT_IN_CATALOG:
+        if deployment.error_class == _NOT_IN_CATALOG and self._is_here(deployment):
             self.agent.ledger.observe_deployment(deployment, error="", error_class="")
 
     def _has_pointer(self, deployment: Deployment) -> bool:
@@ -239,27 +242,33 @@ class PoolCatalog:
             pool.call(WRITE_CALL_S, pool.tables.point, *pointer_of(self.agent.layout, deployment))
         except EngineRefused as error:
             self._unpointed.add(key)
-            record_why_not_as_wanted(
-                self.agent, deployment, f"its pointer is not in the pool's catalog: {error.summary}"
-            )
+            self._record(deployment, f"its pointer is not in the pool's catalog: {error.summary}")
         else:
             self._unpointed.discard(key)
+
+    def _record(self, deployment: Deployment, why: str, error_class: str = "") -> None:
+        # A statement that runs in another pool is as wanted; only readers in this pool wait for its table.
+        if self._is_here(deployment):
+            record_why_not_as_wanted(self.agent, deployment, why, error_class=error_class)
+        else:
+            log.warning("%s, in the pool %s: %s", query_name(deployment.table, deployment.version), self.pool.name, why)
+
+    def _is_here(self, deployment: Deployment) -> bool:
+        return self.agent.pools.of(deployment) is self.pool
 
     def try_again(self, deployments: tuple[Deployment, ...]) -> None:
         """Retry tables and pointers that the catalog refused, and pointers that an interrupted swap may have moved."""
         uncertain = {
-            (d.table, d.version)
-            for d in deployments
-            if d.active and d.table in self.agent.tables_with_uncertain_pointer
+            (d.table, d.version) for d in deployments if d.active and d.table in self.pool.tables_with_uncertain_pointer
         }
-        self.agent.tables_with_uncertain_pointer.difference_update(table for table, _ in uncertain)
+        self.pool.tables_with_uncertain_pointer.difference_update(table for table, _ in uncertain)
         self._unpointed |= uncertain
         lacking = self._unpointed | self._unregistered.keys()
         if not lacking or self.agent.monotonic() < self._register_at:
             return
         self._register_at = self.agent.monotonic() + REGISTER_EVERY_S
         refused = [d for d in deployments if (d.table, d.version) in lacking]
-        in_threads(ACTS_AT_ONCE, partial(self._register_once_more, self.agent.pool.connection()), refused)
+        in_threads(ACTS_AT_ONCE, partial(self._register_once_more, self.pool.connection()), refused)
 
     def _register_once_more(self, pool: PoolConnection, deployment: Deployment) -> None:
         versions = [(found.table, found.version) for found in self.agent.ledger.versions(deployment.table)]

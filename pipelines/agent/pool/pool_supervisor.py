@@ -5,7 +5,7 @@ import threading
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +15,7 @@ from core.model.errors import EngineRefused, HeadgateError, LedgerUnavailable, P
 from core.model.events import EventKind
 from core.model.states import State, WantedState
 from core.observed.cluster import ClusterFault
+from core.observed.versions import Deployment
 from core.project.connectors import Connector
 from core.project.model import Pool
 from core.text.sentence import Fact
@@ -22,11 +23,12 @@ from core.text.wording import counted, long_duration
 from pipelines.agent.context import READ_CALL_S, PoolConnection, event_row
 from pipelines.agent.pool.cluster_watch import ClusterWatch, require_shared_data
 from pipelines.local_pool.connect_server import LocalPool
+from pipelines.local_pool.process_locks import data_lock_name
 from pipelines.local_pool.standalone_master import require_master
 from pipelines.spark_connect.error_translation import EngineStopped, SessionLost, TokenRefused
 from pipelines.spark_connect.pool_token import TokenUnavailable
 from state.ledger import Ledger
-from state.row_types import EventRow
+from state.row_types import EventRow, PoolRow
 
 if TYPE_CHECKING:
     from pipelines.agent.pool.spark_connection import SparkConnection
@@ -78,30 +80,39 @@ class PoolSupervisor:
         ledger: Ledger,
         restore: Callable[[PoolConnection], None],
         *,
+        place: str = "",
         data: str | None = None,
         connectors: tuple[Connector, ...] = (),
         project: str = "/",
         whose: str = "",
         recorded_session: Callable[[], str] = lambda: "",
+        runs_here: Callable[[Deployment], bool] = lambda found: True,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         """Configure the pool.
 
-        `restore` fills the catalog of a new connection; until then, statements can only be stopped. A local server
+        `place` is where the pool has its files, as in `Environment.place_of`. `restore` fills the catalog of a new
+        connection; until then, statements can only be stopped. A local server
         writes to the folder `data` and locks it. The server is started with `connectors`, whose jars may be in the
         folder `project`. If the ledger has no session id, the result of `recorded_session` is used, unless it is empty.
-        `whose` names the environment in Spark's user interface and logs.
+        `whose` names the environment in Spark's user interface and logs. `runs_here` is True for the statements of this
+        pool.
         """
         self._recorded_session = recorded_session
         self._whose = whose
-        self._home = places.home
+        self._place, self._runs_here = place, runs_here
+        self._environment_home, self._home = places.home, places.of_pool(place).home
         self._restore = restore
         self._pool = pool
         self._ledger = ledger
         self._local: LocalPool | None = None
         if pool.url is None:
-            self._local = LocalPool(places.home, pool, data=data, connectors=connectors, project=project)
-        self._events = PoolEvents(ledger, f"the pool {pool.name}" if pool.url else "the pool's server", monotonic)
+            lock = data_lock_name(place)
+            self._local = LocalPool(self._home, pool, data=data, data_lock=lock, connectors=connectors, project=project)
+        self._server = f"the server of pool {pool.name}" if place else "the pool's server"
+        """How sentences name the local server: with the name of the pool if there are several."""
+        whose_outages = f"the pool {pool.name}" if pool.url else self._server
+        self._events = PoolEvents(ledger, self._statements_here, whose_outages, monotonic)
         self._backoff = StartBackoff(monotonic)
         self._monotonic = monotonic
         self._test_at = self._settles_at = 0.0
@@ -147,7 +158,7 @@ class PoolSupervisor:
                 log.warning("the pool %s died: %s", self._pool.name, self._last_words)
                 self._drop()
                 self._events.ended(
-                    f"the pool's server{self._local.named} ended; it is started again",
+                    f"{self._server}{self._local.named} ended; it is started again",
                     _sentence("", self._last_words),
                 )
                 self._record_state("down", _sentence("its process ended; it is being restarted", self._last_words))
@@ -173,6 +184,15 @@ class PoolSupervisor:
         return self._local.connectors if self._local is not None and self._local.alive() else None
 
     @property
+    def holds_catalog(self) -> bool:
+        """False if the pool is a local server that does not run, so that its next catalog is filled anew."""
+        return self._open is not None or self._local is None or self._local.alive()
+
+    @property
+    def name(self) -> str:
+        return self._pool.name
+
+    @property
     def is_ready(self) -> bool:
         """True if the connection is open and its catalog is filled, even if the pool does not answer."""
         return self._restored is not None
@@ -183,9 +203,7 @@ class PoolSupervisor:
 
         A pool that does not answer during that time is not considered failed.
         """
-        return self._monotonic() < self._settles_at and any(
-            d.state == State.STARTING for d in self._ledger.deployments()
-        )
+        return self._monotonic() < self._settles_at and any(d.state == State.STARTING for d in self._statements_here())
 
     def record_answer(self, error: HeadgateError | None) -> None:
         """Record the result of the latest call to the pool; `error` is None if the pool answered.
@@ -259,7 +277,7 @@ class PoolSupervisor:
             log.warning("the pool %s is ended: %s", self._pool.name, error.summary)
             self._drop()
             why = "its SparkContext has stopped"
-            self._events.ended(f"the pool's server{self._local.named} is ended: {why}; it is started again")
+            self._events.ended(f"{self._server}{self._local.named} is ended: {why}; it is started again")
             self._record_state("down", f"{error.summary}; it is being restarted")
             self._local.end()
             return
@@ -288,7 +306,7 @@ class PoolSupervisor:
         if self._said[0] != GIVEN_UP and self._backoff.exhausted:
             last = f"; the last one: {self._last_words}" if self._last_words else ""
             why = f"{LIMIT} starts within {WINDOW_S / 60:.0f} min failed{last}"
-            self._events.ended(f"the pool's server is not started again until headgate up: {why}")
+            self._events.ended(f"{self._server} is not started again until headgate up: {why}")
             self._record_state(GIVEN_UP, why)
         if self._said[0] == GIVEN_UP:
             raise _Waits(
@@ -320,8 +338,8 @@ class PoolSupervisor:
         except ImportError as error:
             remedy = "install headgate again, and restart the agent with headgate down and headgate up"
             raise PoolUnreachable(f"Spark's client cannot be loaded: {error}", remedy=remedy) from error
-        facts = self._ledger.facts()
-        session_id = "" if new else facts.session_id or self._recorded_session()
+        known = self._row()
+        session_id = "" if new else known.session_id or self._recorded_session()
         try:
             session = self._attached(session_id or str(uuid.uuid4()))
         except SessionLost as error:
@@ -329,8 +347,8 @@ class PoolSupervisor:
             log.warning("session %s was lost; opening a new one: %s", session_id, error.summary)
             session = self._attached(str(uuid.uuid4()))
         try:
-            if session.session_id != facts.session_id:
-                self._ledger.put_pool(session_id=session.session_id, pool_generation=facts.pool_generation + 1)
+            if session.session_id != known.session_id:
+                self._put(session_id=session.session_id, generation=known.generation + 1, began_at=time.time())
                 self._settles_at = self._monotonic() + SETTLES_S
                 self._events.record_new_session()
             if self._local is None and (limit := session.idle_limit_s()) is not None:
@@ -341,7 +359,11 @@ class PoolSupervisor:
             raise
         self._test_at = self._monotonic() + TEST_EVERY_S
         self._open = spark_connection.SparkConnection(
-            session, self._whose, self._home, is_local=self._local is not None
+            session,
+            self._whose,
+            self._environment_home,
+            jar_sessions=self._home,
+            is_local=self._local is not None,
         )
 
     def _fill_catalog(self) -> None:
@@ -434,8 +456,17 @@ class PoolSupervisor:
         if (state, detail) != self._said or not self._is_recorded:
             self._said, self._is_recorded = (state, detail), False
             with suppress(LedgerUnavailable):
-                self._ledger.put_pool(pool=self._pool.name, pool_state=state, pool_detail=detail)
+                self._put(name=self._pool.name, state=state, detail=detail)
                 self._is_recorded = True
+
+    def _put(self, **fields: str | int | float) -> None:
+        self._ledger.put_pool(self._place, **fields)
+
+    def _row(self) -> PoolRow:
+        return next(row for row in self._ledger.facts().pools if row.place == self._place)
+
+    def _statements_here(self) -> list[Deployment]:
+        return [each for each in self._ledger.deployments() if not each.external and self._runs_here(each)]
 
 
 def given_token(home: str) -> str:
@@ -507,10 +538,16 @@ class PoolEvents:
     """
 
     def __init__(
-        self, ledger: Ledger, whose: str, monotonic: Callable[[], float], clock: Callable[[], float] = time.time
+        self,
+        ledger: Ledger,
+        statements: Callable[[], Iterable[Deployment]],
+        whose: str,
+        monotonic: Callable[[], float],
+        clock: Callable[[], float] = time.time,
     ) -> None:
-        """Begin without an outage. `whose` is the pool's name in the events."""
+        """Begin without an outage. `statements` returns those of the pool; `whose` is its name in the events."""
         self._ledger = ledger
+        self._statements = statements
         self._whose = whose
         self._monotonic = monotonic
         self._clock = clock
@@ -592,8 +629,7 @@ class PoolEvents:
             return ""
         many = sum(
             bool(d.query_id) and d.wanted == WantedState.RUNNING and d.state not in (State.PENDING, State.FAILED)
-            for d in self._ledger.deployments()
-            if not d.external
+            for d in self._statements()
         )
         verb = "is started from its checkpoint" if many == 1 else "are started from their checkpoints"
         return f"; {counted(many, 'statement')} {verb}" if many else ""

@@ -23,10 +23,13 @@ from pipelines.storage.jar_store import JARS, JarSessionsFile, JarStore
 class SparkConnection:
     """Implements `PoolConnection` for one operating session of the pool."""
 
-    def __init__(self, session: Session, whose: str, home: str, *, is_local: bool) -> None:
+    def __init__(
+        self, session: Session, whose: str, home: str, *, is_local: bool, jar_sessions: str | None = None
+    ) -> None:
         """Use an attached session. `whose` names the environment in Spark's user interface and logs.
 
-        `home` is the folder of the environment, with the logs of jobs and the jars of functions. `is_local` says
+        `home` is the folder of the environment, with the logs of jobs and the jars of functions. `jar_sessions` is the
+        folder of the pool, with the record of its sessions of jars; None for `home`. `is_local` says
         whether the pool runs on this machine, so that it can use environments of jobs.
         """
         self.session = session
@@ -37,7 +40,7 @@ class SparkConnection:
             session,
             whose,
             jars=JarStore(Path(home) / JARS),
-            record=JarSessionsFile(Path(home)),
+            record=JarSessionsFile(Path(jar_sessions or home)),
             views=tables.create_views_in,
         )
         self.queries: Queries = self._statements

@@ -12,7 +12,7 @@ from core.model.states import State, WantedState
 from core.observed.versions import Deployment
 from core.plan.confirmation import confirmation_for_adoption
 from core.run.records import RunRow
-from pipelines.agent.context import READ_CALL_S, WRITE_CALL_S, AgentContext, PoolConnection
+from pipelines.agent.context import READ_CALL_S, WRITE_CALL_S, AgentContext, AgentPool, PoolConnection
 from pipelines.agent.identity.registry_records import write_over
 from pipelines.agent.requests.caller_roles_and_policy import require_confirmation
 from pipelines.agent.requests.registry_rebuild import FoundVersion, RegistryRebuild, continuation_words, serving_lines
@@ -21,7 +21,7 @@ from pipelines.agent.runs.stop_and_trash_steps import places_of
 from pipelines.agent.statements.deployment_lifecycle import refuse_other_checkpoint
 from pipelines.agent.tables.table_identities import pointer_of, register_again
 from pipelines.local_pool.connect_server import LocalPool
-from pipelines.local_pool.process_locks import pid_of_server_on
+from pipelines.local_pool.process_locks import pids_of_servers_on
 from pipelines.storage.data_folder_records import TableFolder, read_mark, read_record, table_folders
 
 log = logging.getLogger(__name__)
@@ -113,10 +113,12 @@ class Adoption:
         return {"epoch": epoch, "doubt": doubt, "left": left}
 
     def _refuse_beside_another_server(self) -> None:
-        layout, home = self._agent.layout, self._agent.places.home
-        pid = pid_of_server_on(Path(layout.data))
-        if pid is None or pid == LocalPool(home, layout.environment.pool).pid:
+        layout, places = self._agent.layout, self._agent.places
+        ours = {LocalPool(places.of_pool(each.place).home, each.declared).pid for each in self._agent.pools.every()}
+        others = [pid for pid in pids_of_servers_on(Path(layout.data)).values() if pid not in ours]
+        if not others:
             return
+        pid, home = others[0], places.home
         mark = read_mark(layout.data)
         theirs = mark.home if mark and mark.home != home else ""
         whose = f"the server of {theirs}" if theirs else "a server that this home does not know"
@@ -176,26 +178,28 @@ class Adoption:
         return left
 
     def _restore_catalog(self) -> None:
-        agent, pool = self._agent, self._attached()
-        if pool is None:
-            return
-        for d in agent.ledger.deployments():
-            name = agent.layout.catalog_name(d.table, d.version)
-            try:
-                register_again(agent, pool, d)
-                if d.active and not d.external and not d.writes_topic:
-                    pool.call(WRITE_CALL_S, pool.tables.point, *pointer_of(agent.layout, d))
-            except HeadgateError as error:
-                log.warning("%s is not in the catalog: %s", name, error.summary)
+        agent = self._agent
+        for each in agent.pools.every():
+            pool = self._attached(each)
+            if pool is None:
+                continue
+            for d in agent.ledger.deployments():
+                name = agent.layout.catalog_name(d.table, d.version)
+                try:
+                    register_again(agent, pool, d)
+                    if d.active and not d.external and not d.writes_topic:
+                        pool.call(WRITE_CALL_S, pool.tables.point, *pointer_of(agent.layout, d))
+                except HeadgateError as error:
+                    log.warning("%s is not in the catalog: %s", name, error.summary)
 
-    def _attached(self) -> PoolConnection | None:
+    def _attached(self, pool: AgentPool) -> PoolConnection | None:
         # The catalog may have been filled from the registry as it was before the adoption.
         ends_at = self._agent.monotonic() + FILLED_S
         while True:
             with suppress(PoolUnreachable):
-                return self._agent.pool.connection()
+                return pool.connection()
             try:
-                self._agent.pool.connection_for_stops()
+                pool.connection_for_stops()
             except PoolUnreachable:
                 return None
             if self._agent.monotonic() > ends_at or self._agent.stopping.wait(0.1):
@@ -229,8 +233,9 @@ class Adoption:
     def _unknown_queries(self, found: tuple[FoundVersion, ...]) -> tuple[str, ...]:
         known = {query_name(d.table, d.version) for d in self._statements()}
         known |= {query_name(one.table, one.version) for one in found if one.row is not None}
-        try:
-            pool = self._agent.pool.connection()
-            return tuple(sorted({q.name for q in pool.call(READ_CALL_S, pool.queries.active) if q.active} - known))
-        except HeadgateError:
-            return ()
+        running = set[str]()
+        for each in self._agent.pools.every():
+            with suppress(HeadgateError):
+                pool = each.connection()
+                running |= {q.name for q in pool.call(READ_CALL_S, pool.queries.active) if q.active}
+        return tuple(sorted(running - known))

@@ -166,10 +166,10 @@ class CommandHandler:
         return {
             "actor": caller.name,
             "roles": self._policies.roles(caller),
-            "pool": facts.pool,
-            "pool_state": facts.pool_state,
-            "pool_detail": facts.pool_detail,
-            "generation": facts.pool_generation,
+            "pool": facts.worst_pool.name,
+            "pool_state": facts.worst_pool.state,
+            "pool_detail": facts.worst_pool.detail,
+            "generation": facts.worst_pool.generation,
             "home": self._agent.places.home,
             "folder": self._agent.folder,
             "data_fault": fault.as_json() if (fault := self._agent.identity.fault) is not None else None,
@@ -299,7 +299,7 @@ class CommandHandler:
             found = _rows_as_json(name, *read_from_outside(self._agent, looked_at, limit))
             return {**found, "newest_first": table_format(looked_at.format).topics}
         try:
-            pool = self._agent.pool.connection()
+            pool = self._agent.pools.reachable()
             columns, rows = pool.call(PEEK_S, pool.tables.read, f"SELECT * FROM {qualified(name)}", limit)
         except EngineRefused as error:
             refuse_gone(self._agent, looked_at, error)
@@ -339,7 +339,7 @@ class CommandHandler:
         return {"changed": look_for_inputs(self._agent, locations, folders, _seconds(args, MEASURE_S))}
 
     def _start_pool(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
-        return {"starting": self._agent.pool.start_again()}
+        return {"starting": any([pool.client.start_again() for pool in self._agent.pools.every()])}
 
     def _exit(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
         here = self._agent.layout.environment

@@ -56,7 +56,7 @@ class SparkAnalysisCache:
         found = {question.key: find_answer(known, question) for question in questions}
         why = ""
         try:
-            pool = self._agent.pool.connection()
+            pool = self._agent.pools.reachable()
             engine = pool.call(READ_CALL_S, pool.analysis.engine)
             unanswered = [q for q in questions if (answer := found[q.key]) is None or answer.engine != engine]
             for question in {question.key: question for question in unanswered}.values():
@@ -93,7 +93,7 @@ class SparkAnalysisCache:
 
     def _answer(self, question: AnalysisQuestion, answer: "Future[AnalysisAnswer]") -> None:
         try:
-            pool = self._agent.pool.connection()
+            pool = self._agent.pools.reachable()
             found = pool.call(LONGEST_S, pool.analysis.ask, question)
             packed = json.dumps(found.as_json(), sort_keys=True)
             self._agent.ledger.put_spark_analysis(question.key, packed, at=self._agent.clock())
@@ -113,7 +113,7 @@ class SparkAnalysisCache:
     def _clear(self) -> None:
         # Tables that cannot be dropped now are dropped before the next analysis.
         try:
-            pool = self._agent.pool.connection()
+            pool = self._agent.pools.reachable()
             pool.call(WRITE_CALL_S, pool.analysis.clear)
         except HeadgateError as error:
             log.info("the scratch tables of Spark analysis could not be dropped yet: %s", error.summary)

@@ -195,14 +195,17 @@ class SubmittedPlans:
         )
 
     def _refuse_without_connector(self, project: Project, plan: Plan) -> None:
-        given = self._agent.connectors()
+        loaded = {pool.name: pool.client.connectors() for pool in self._agent.pools.every()}
         for table in (project.tables[name] for name in plan.order if name in project.tables):
             format = table_format(table.parsed_ddl.format)
-            if given is not None and format.connector and format.connector not in given:
-                raise Refused(
-                    f"{table.name} is {format.name}, and the pool was started without the connector {format.connector}",
-                    remedy="headgate down, then headgate up: statements go on from their checkpoints",
-                )
+            for pool, given in loaded.items():
+                if given is not None and format.connector and format.connector not in given:
+                    which = f"the pool {pool}" if len(loaded) > 1 else "the pool"
+                    raise Refused(
+                        f"{table.name} is {format.name}, and {which} was started without the connector "
+                        f"{format.connector}",
+                        remedy="headgate down, then headgate up: statements go on from their checkpoints",
+                    )
 
     def _store_jars(self, project: Project, plan: Plan, folder: str) -> None:
         """Copy the jars of the plan's functions from the project, or from another environment, to this one's home.

@@ -129,7 +129,8 @@ def point_to_serving_versions(agent: AgentContext, run_id: str, tables: Iterable
     except LedgerUnavailable:
         raise
     except HeadgateError as error:
-        agent.tables_with_uncertain_pointer.update(names)
+        for pool in agent.pools.every():
+            pool.tables_with_uncertain_pointer.update(names)
         _report(agent, f"pointers that run {run_id} has moved could not be moved back yet", error)
     serving = {d.table: d.version for d in agent.ledger.deployments() if d.active and d.table in names}
     try:

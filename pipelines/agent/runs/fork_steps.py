@@ -8,6 +8,7 @@ that the clone is complete.
 from collections.abc import Mapping
 from typing import Any
 
+from core.changes.pinned_settings import pool_at_start
 from core.model.actions import Strategy
 from core.model.errors import Refused
 from core.model.names import physical_name, query_name
@@ -17,13 +18,13 @@ from core.plan.model import Step
 from core.plan.request import COMMITTED
 from core.planner.start_positions import epoch_of
 from core.ports.storage import FolderTaken, OriginRows, SeenLog, SeenMessages, StartPosition, VersionFolders
+from core.project.model import Pool
 from core.run.state_machine import RunEvidence, StepDone, StepFailed
 from core.text.wording import counted
-from pipelines.agent.context import WRITE_CALL_S
+from pipelines.agent.context import WRITE_CALL_S, AgentContext
 from pipelines.agent.deployment_compiler import column_types, compile_before, streamed_reads, streamed_sources
 from pipelines.agent.runs.run_context import RunContext
 from pipelines.agent.statements.deployment_lifecycle import query_of, refuse_other_checkpoint
-from pipelines.agent.tables.table_identities import register
 
 _ROWS: Mapping[str, OriginRows] = {
     Strategy.FORK: OriginRows.INSIDE,
@@ -64,7 +65,7 @@ def fork(run: RunContext, step: Step) -> RunEvidence:
         step.table,
         step.version,
         checkpoint_id=start.id,
-        pool=origin.pool,
+        pool=_pool_of(agent, made, origin),
         before_ddl=before,
         begins_after=begins[0],
         begins_after_version=begins[1],
@@ -72,9 +73,16 @@ def fork(run: RunContext, step: Step) -> RunEvidence:
         older_rows=f"rows from {came_of}" if rows is OriginRows.INSIDE and place else "",
         **taken,
     )
-    register(agent, agent.pool.connection(), run.deployed(step), logs=agent.files if taken else None)
+    run.register(run.deployed(step), logs=agent.files if taken else None)
     none = f"{came_of} has no batch yet: begins with the first row"
     return StepDone(step.n, f"continues after {place}" if place else none)
+
+
+def _pool_of(agent: AgentContext, made: Deployment, origin: Deployment) -> Pool | None:
+    """Return the pool of a fork: where it was created, with the settings that its checkpoint has from the origin."""
+    if made.pool is None or origin.pool is None:
+        return made.pool or origin.pool
+    return pool_at_start(agent.pools.of(made).declared, origin.pool)
 
 
 def seed(run: RunContext, step: Step) -> RunEvidence:
@@ -146,7 +154,7 @@ def record_start_position(run: RunContext, made: Deployment, start: StartPositio
     """Record in the transaction log of a version's table the batch after which the version's checkpoint continues."""
     if start.batch is None or _recorded(run, made, start) is not None:
         return
-    pool, place = run.agent.pool.connection(), table_format(made.format).place_in(made.folder)
+    pool, place = run.agent.pools.of(made).connection(), table_format(made.format).place_in(made.folder)
     pool.call(WRITE_CALL_S, pool.tables.record_batch, place, start.id, start.batch)
 
 
@@ -174,7 +182,7 @@ def _clone(run: RunContext, origin: Deployment, made: Deployment, batch: int, ro
             f"{lost[0]}: neither it nor a clone of it can be read",
             remedy=f"restore them, or headgate plan {origin.table} --rebuild",
         )
-    pool, source = agent.pool.connection(), format.place_in(origin.folder)
+    pool, source = agent.pools.of(made).connection(), format.place_in(origin.folder)
     if rows is OriginRows.BEFORE:
         name, place = layout.before_name(made.table, made.version), inherited_rows_location(made)
     else:

@@ -8,6 +8,7 @@ moves the old checkpoint to the trash. Nothing changes until the ledger records 
 
 from dataclasses import dataclass
 
+from core.changes.pinned_settings import recorded_pool
 from core.model.errors import HeadgateError
 from core.model.events import EventKind
 from core.model.names import query_name
@@ -189,8 +190,8 @@ def _make_checkpoint(run: RunContext, step: Step, deployment: Deployment, checkp
         begins_after_version=0,
         begins_after_batch=None,
         older_rows=_OLDER,
-        # The new checkpoint pins the settings of its own first start.
-        pool=None,
+        # The new checkpoint pins the settings of its own first start, in the pool where the statement is.
+        pool=planned.pool and recorded_pool(agent.pools.of(deployment).declared),
         started_at=None,
     )
     about = (deployment.table, deployment.version)

@@ -164,8 +164,7 @@ def unpoint(run: RunContext, step: Step) -> RunEvidence:
     if (frozen := run.frozen()) is not None:
         return GateOpened(step.n, frozen)
     pointer = run.agent.layout.pointer_name(step.table)
-    pool = run.agent.pool.connection()
-    pool.call(WRITE_CALL_S, pool.tables.unpoint, pointer)
+    run.agent.pools.in_every_catalog(lambda pool: pool.call(WRITE_CALL_S, pool.tables.unpoint, pointer))
     return StepDone(step.n)
 
 

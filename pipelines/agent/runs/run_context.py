@@ -14,6 +14,7 @@ from core.model.table_formats import table_format
 from core.observed.aligned_positions import AlignedPair
 from core.observed.versions import Deployment
 from core.plan.model import Plan, PlanNode, Step
+from core.ports.storage import Checkpoints
 from core.run.model import RunState
 from core.run.state_machine import GatePolled, StepFailed
 from core.validation.verdicts import CheckResult
@@ -23,6 +24,7 @@ from pipelines.agent.runs.compared_versions import LedgerVersions
 from pipelines.agent.runs.version_comparison import VersionComparison
 from pipelines.agent.statements.deployment_lifecycle import start
 from pipelines.agent.tables.replication_slots import with_slot_address
+from pipelines.agent.tables.table_identities import register
 from state.operator_commands import LatestCommandRow
 from state.plans import local_time
 
@@ -186,6 +188,12 @@ class RunContext:
     def _should_stay_stopped(self, found: Deployment) -> bool:
         waits = self.agent.locks.has_unrecorded_stop((found.table, found.version))
         return waits or found.wanted == WantedState.STOPPED
+
+    def register(self, version: Deployment, *, logs: Checkpoints | None = None) -> None:
+        """Register a version's tables in the pool that needs them, and in every other pool that can be reached."""
+        self.agent.pools.add_to_catalogs(
+            lambda pool: register(self.agent, pool, version, logs=logs), needed=self.agent.pools.of(version)
+        )
 
     def node(self, step: Step) -> PlanNode:
         return self.nodes[step.table]

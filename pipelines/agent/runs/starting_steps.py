@@ -7,7 +7,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from core.model.errors import HeadgateError, LedgerUnavailable, TryAgain
+from core.changes.pinned_settings import pool_at_start
+from core.model.errors import HeadgateError, LedgerUnavailable, PoolUnreachable, TryAgain
 from core.model.events import EventKind
 from core.model.names import query_name
 from core.model.states import AT_REST, State, WantedState
@@ -18,12 +19,11 @@ from core.ports.storage import FolderTaken
 from core.run.state_machine import GateOpened, GatePolled, RunEvidence, StepDone, StepFailed
 from core.sql.statement import read_log_start
 from core.text.sentence import Sentence
-from pipelines.agent.context import WRITE_CALL_S
+from pipelines.agent.context import READ_CALL_S, WRITE_CALL_S, AgentContext, AgentPool, PoolConnection
 from pipelines.agent.deployment_compiler import column_types, streamed_reads, tracks_schemas
 from pipelines.agent.runs.run_context import RunContext
 from pipelines.agent.runs.stop_and_trash_steps import archive_former
 from pipelines.agent.statements.deployment_lifecycle import pause, refuse_start, stop
-from pipelines.agent.tables import table_identities
 from pipelines.agent.tables.database_copies import first_copy
 from pipelines.agent.tables.external_inputs import note_on_columns, refuse_input_unlike, refuse_unlike_schemas
 from pipelines.agent.tables.replication_slots import create_slots
@@ -37,7 +37,9 @@ PENDING = "started, first batch pending"
 def register(run: RunContext, step: Step) -> RunEvidence:
     """Add an external table to the catalog and to the registry."""
     planned = run.compiled_version(step)
-    pool, logs, id, format = run.agent.pool.connection(), None, "", table_format(planned.format)
+    logs, id, format = None, "", table_format(planned.format)
+    # Not before the pool answers, because a database or a registry may be asked in vain.
+    run.agent.pools.default.connection()
     if format.database or format.changes:
         refuse_input_unlike(run.agent, planned)
     if format.topics:
@@ -56,7 +58,7 @@ def register(run: RunContext, step: Step) -> RunEvidence:
     running = replace(planned, state=State.RUNNING, recorded=before.recorded if before else 0, table_id=id)
     if format.database:
         running = replace(running, started_at=first_copy(run.agent, running, run.folder_note(planned)))
-    table_identities.register(run.agent, pool, planned, logs=logs)
+    run.register(planned, logs=logs)
     run.agent.ledger.put_deployment(running)
     return StepDone(step.n, note_on_columns(planned))
 
@@ -76,7 +78,7 @@ def create(run: RunContext, step: Step) -> RunEvidence:
     except FolderTaken as error:
         run.agent.ledger.block_version_number(step.table, step.version)
         return StepFailed(step.n, f"{error.summary}; nothing was written there: plan again, under the next number")
-    table_identities.register(run.agent, run.agent.pool.connection(), planned)
+    run.register(planned)
     if run.agent.ledger.deployment(step.table, step.version) is None:
         made = "" if planned.writes_topic else run.agent.files.identity(planned.folder, planned.format)
         # The id is recorded before the first start, so that a kill in between cannot give the version two ids.
@@ -112,11 +114,19 @@ def restart(run: RunContext, step: Step) -> RunEvidence:
     """Restart a version with the new SQL from the same checkpoint."""
 
     def take_over(deployment: Deployment) -> bool:
-        after = replace(deployment, **_texts(run.compiled_version(step)))
+        planned = run.compiled_version(step)
+        to = _other_pool(run.agent, deployment, planned)
+        moved: dict[str, Any] = {} if to is None else {"pool": pool_at_start(to.declared, deployment.pool)}
+        after = replace(deployment, **_texts(planned), **moved)
         stops = run.agent.locks.stops((step.table, step.version))
         refuse_start(run.agent, after, stops=stops, cancelled=run.is_cancelled)
-        stop(run.agent, deployment)
-        take_over_texts(run, step)
+        if to is None:
+            stop(run.agent, deployment)
+        else:
+            _leave_pool(run, deployment, to)
+        take_over_texts(run, step, **moved)
+        if to is not None:
+            run.agent.faults.pass_by(f"move record {step.table}")
         return deployment.state not in AT_REST
 
     deployment = run.start_unless_stopped(step, take_over)
@@ -128,6 +138,37 @@ def restart(run: RunContext, step: Step) -> RunEvidence:
         seam = f"seam after batch {checkpoint.batch}" if checkpoint and checkpoint.batch is not None else "no batch yet"
         run.continuation_notes[step.n] = f"{seam}; "
     return GateOpened(step.n, f"{run.continuation_notes.get(step.n, '')}{PENDING}")
+
+
+def _other_pool(agent: AgentContext, deployment: Deployment, planned: Deployment) -> AgentPool | None:
+    """Return the pool to which a version moves; None if it stays where it is. A single pool takes all statements."""
+    if planned.pool is None or agent.pools.of(deployment) is agent.pools.of(planned):
+        return None
+    return agent.pools.of(planned)
+
+
+def _leave_pool(run: RunContext, deployment: Deployment, to: AgentPool) -> None:
+    """Stop a version that moves to another pool, and prove that its query is gone from the old one.
+
+    Until the ledger names the new pool, in one write after this, whoever starts the version starts it in the old one.
+    Raises PoolUnreachable if the old pool does not answer, and TryAgain if the query is still there.
+    """
+    agent, old, name = run.agent, run.agent.pools.of(deployment), query_name(deployment.table, deployment.version)
+    agent.faults.pass_by(f"move begins {deployment.table}")
+    stays = f"{name} does not move to {to.name}: its query in the pool {old.name} must be proved to be gone first"
+    try:
+        stop(agent, deployment)
+        agent.faults.pass_by(f"move stopped {deployment.table}")
+        pool = old.connection_for_stops()
+        queries = pool.call(READ_CALL_S, pool.queries.active)
+    except PoolUnreachable as error:
+        remedy = f"headgate pool show {old.name}; cancel the run to leave it there"
+        raise PoolUnreachable(f"{stays}, and {error.summary}", remedy=remedy) from error
+    if any(each.active and (each.name == name or each.run_id == deployment.run_id) for each in queries):
+        raise TryAgain(f"{stays}, and it still runs after its stop", remedy=f"headgate logs pool {old.name}")
+    agent.faults.pass_by(f"move proved {deployment.table}")
+    summary = f"stopped in the pool {old.name}, where its query is gone; it continues in {to.name}, by run {run.id}"
+    agent.event(EventKind.STATE, summary, about=(deployment.table, deployment.version), run=run.id)
 
 
 def begin_moved(run: RunContext, step: Step) -> Deployment | StepFailed:
@@ -173,22 +214,25 @@ def alter(run: RunContext, step: Step) -> RunEvidence:
     name = run.agent.layout.catalog_name(step.table, step.version)
     columns = column_types(node.texts, step.table)
     planned = run.compiled_version(step)
-    pool = run.agent.pool.connection()
     format = table_format(planned.format)
     before = dict(column_types(node.old, step.table)) if node.old.ddl else {}
     retyped = any(before.get(column, kind) != kind for column, kind in columns)
     pauses = format.added_column_stops_readers
     with paused_readers(run, step, static_too=retyped) if pauses else nullcontext(()) as stopped:
         run.agent.faults.pass_by("alter stopped")
-        pool.call(WRITE_CALL_S, pool.tables.add_columns, name, columns)
-        if format.widening_property:
-            pool.call(WRITE_CALL_S, pool.tables.widen_columns, name, columns, format.widening_property)
+        run.agent.pools.in_every_catalog(partial(_add_columns, name, columns, format.widening_property))
         run.agent.faults.pass_by("alter done")
         if not planned.external:
             run.agent.files.note(planned.folder, run.folder_note(planned))
         changes = {"compiled_ddl": planned.compiled_ddl, "columns": planned.columns}
         run.agent.ledger.update_deployment(step.table, step.version, **changes)
     return StepDone(step.n, f"stopped for it: {', '.join(stopped)}" if stopped else "")
+
+
+def _add_columns(name: str, columns: tuple[tuple[str, str], ...], widening_property: str, pool: PoolConnection) -> None:
+    pool.call(WRITE_CALL_S, pool.tables.add_columns, name, columns)
+    if widening_property:
+        pool.call(WRITE_CALL_S, pool.tables.widen_columns, name, columns, widening_property)
 
 
 def take_over_texts(run: RunContext, step: Step, **more: Any) -> None:

@@ -1,5 +1,7 @@
 """Steps that stop versions, let them soak, move them to the trash, or restore them from it."""
 
+from functools import partial
+
 from core.model.errors import HeadgateError, Refused
 from core.model.events import EventCause
 from core.model.names import physical_name
@@ -125,7 +127,7 @@ def set_aside(agent: AgentContext, deployment: Deployment) -> None:
     agent.ledger.heartbeat(agent.clock())
     name = layout.naming.folder(deployment.table, deployment.version)
     trash = layout.trash_folder(deployment.table, deployment.version)
-    forget(agent.pool.connection(), layout, deployment)
+    agent.pools.in_every_catalog(lambda pool: forget(pool, layout, deployment))
     files.set_aside(deployment.checkpoint, _checkpoint_in(trash, name))
     try:
         files.set_aside(deployment.folder, _table_in(trash, name))
@@ -140,6 +142,10 @@ def set_aside(agent: AgentContext, deployment: Deployment) -> None:
     record_deadline(agent, layout.environment.drop_after_d * DAY_S, record)
 
 
+def _register_everywhere(agent: AgentContext, deployment: Deployment) -> None:
+    agent.pools.add_to_catalogs(lambda pool: register_again(agent, pool, deployment), needed=agent.pools.of(deployment))
+
+
 def back_from_trash(agent: AgentContext, deployment: Deployment) -> None:
     """Undo a `set_aside` that the ledger does not record.
 
@@ -149,7 +155,7 @@ def back_from_trash(agent: AgentContext, deployment: Deployment) -> None:
     trash = agent.layout.trash_folder(deployment.table, deployment.version)
     agent.files.put_back(_table_in(trash, name), deployment.folder)
     agent.files.put_back(_checkpoint_in(trash, name), deployment.checkpoint)
-    register_again(agent, agent.pool.connection(), deployment)
+    _register_everywhere(agent, deployment)
 
 
 def back_into_trash(agent: AgentContext, deployment: Deployment) -> None:
@@ -159,7 +165,7 @@ def back_into_trash(agent: AgentContext, deployment: Deployment) -> None:
     """
     for each in reversed(_with_bases(agent, deployment)):
         name = agent.layout.naming.folder(each.table, each.version)
-        forget(agent.pool.connection(), agent.layout, each)
+        agent.pools.in_every_catalog(partial(forget, layout=agent.layout, deployment=each))
         agent.files.set_aside(each.checkpoint, _checkpoint_in(each.trash, name))
         agent.files.set_aside(each.folder, _table_in(each.trash, name))
 
@@ -185,7 +191,7 @@ def restore_from_trash(agent: AgentContext, deployment: Deployment) -> None:
         name = agent.layout.naming.folder(each.table, each.version)
         agent.files.put_back(_table_in(each.trash, name), each.folder)
         agent.files.put_back(_checkpoint_in(each.trash, name), each.checkpoint)
-        register_again(agent, agent.pool.connection(), each)
+        _register_everywhere(agent, each)
     agent.ledger.restore(deployment.table, [each.version for each in taken], at=agent.clock())
 
 

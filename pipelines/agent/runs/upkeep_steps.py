@@ -106,11 +106,13 @@ def end_upkeep(run: RunContext, waiting: Collection[int]) -> None:
     """Cancel a run's OPTIMIZE and VACUUM operations, except for the steps whose numbers are in `waiting`."""
     for open_ in (open_ for n, open_ in run.upkeep.items() if n not in waiting and not open_.work.done()):
         open_.ended.set()
-        try:
-            pool = run.agent.pool.connection()
-            pool.call(READ_CALL_S, pool.upkeep.cancel, open_.tag)
-        except HeadgateError as error:
-            log.info("%s was not ended: %s", open_.tag, error.summary)
+        # It may be in any pool that was reachable when it began.
+        for each in run.agent.pools.every():
+            try:
+                pool = each.connection()
+                pool.call(READ_CALL_S, pool.upkeep.cancel, open_.tag)
+            except HeadgateError as error:
+                log.info("%s was not ended in the pool %s: %s", open_.tag, each.name, error.summary)
 
 
 def why_needed(run: RunContext, deployment: Deployment) -> Sentence | None:
@@ -220,7 +222,7 @@ def _look_after_now(run: RunContext, step: Step, open_: OpenUpkeep) -> None:
     with _at_rest(run, step) if keyed else nullcontext():
         if step.do is StepKind.VACUUM and (why := why_needed(run, deployment)):
             raise Refused(why)
-        pool = agent.pool.connection()
+        pool = agent.pools.reachable()
         agent.faults.pass_by(f"{step.do} begins")
         # The version's own table is maintained last, so its log shows whether both tables are done.
         for table, retain_h in ((_deleted_keys(run, deployment), ""), (name, run.plan.request.retain_h)):

@@ -109,9 +109,11 @@ class VersionComparison:
     def _interrupt(self) -> None:
         # Interrupts are repeated, because the query may not have started yet.
         while not self._over.is_set():
-            with suppress(HeadgateError):
-                pool = self._agent.pool.connection()
-                pool.call(INTERRUPTED_S, pool.tables.cancel_reads, self._tag)
+            # The read may be in any pool that was reachable when it began.
+            for each in self._agent.pools.every():
+                with suppress(HeadgateError):
+                    pool = each.connection()
+                    pool.call(INTERRUPTED_S, pool.tables.cancel_reads, self._tag)
             self._over.wait(ENDED_EVERY_S)
 
     def _go_on(self) -> None:
@@ -271,7 +273,7 @@ class VersionComparison:
         left = self._ends_at - time.monotonic()
         if left <= 0:
             raise TryAgain(f"the comparison did not end within {COMPARED_S:.0f} s")
-        pool = self._agent.pool.connection()
+        pool = self._agent.pools.reachable()
         columns, rows = pool.call(left, pool.tables.read_files, sql, most, views, self._tag)
         return [dict(zip(columns, row, strict=True)) for row in rows]
 

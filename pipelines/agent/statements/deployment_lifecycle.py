@@ -30,7 +30,7 @@ from core.ports.storage import CheckpointState
 from core.sql.compiler import tracking_options, with_stream_options
 from core.sql.python_jobs import is_python_job, python_job_of
 from core.sql.written_topics import message_expressions, sink_options
-from pipelines.agent.context import READ_CALL_S, WRITE_CALL_S, AgentContext
+from pipelines.agent.context import READ_CALL_S, WRITE_CALL_S, AgentContext, AgentPool
 from pipelines.agent.deployment_compiler import (
     added_columns,
     column_types,
@@ -118,7 +118,14 @@ def _refuse_batches(deployment: Deployment, added: set[str]) -> None:
 def _refuse_unregistered(agent: AgentContext, deployment: Deployment, stops: int) -> None:
     refuse_unready(agent, deployment, stops=stops)
     check_checkpoint(agent, deployment)
-    register_if_missing(agent, deployment)
+    pool = agent.pools.of(deployment).connection()
+    register_if_missing(agent, pool, deployment)
+    if agent.pools.are_several:
+        # A pool that could not be reached when a table was created lacks it.
+        for each in deployment.bindings:
+            parent = agent.ledger.deployment(each.parent, each.version)
+            if parent is not None and table_format(parent.format).has_files:
+                register_if_missing(agent, pool, parent)
     register_new_schemas(agent, deployment)
 
 
@@ -141,12 +148,16 @@ def built_job(
     declared = column_types(deployment.texts, deployment.table)
     key = (deployment.table, deployment.version)
     try:
-        return agent.pool.connection().jobs.build(
-            job,
-            name=query_name(*key),
-            table=deployment.table,
-            columns=tuple((name, type) for name, type in declared if name not in added),
-            cancelled=lambda: agent.locks.stops(key) > stops or cancelled(),
+        return (
+            agent.pools.of(deployment)
+            .connection()
+            .jobs.build(
+                job,
+                name=query_name(*key),
+                table=deployment.table,
+                columns=tuple((name, type) for name, type in declared if name not in added),
+                cancelled=lambda: agent.locks.stops(key) > stops or cancelled(),
+            )
         )
     except Busy:
         _refuse_stopped(agent, deployment, stops)
@@ -159,7 +170,7 @@ def refuse_unready(agent: AgentContext, deployment: Deployment, *, stops: int) -
     _refuse_stopped(agent, deployment, stops)
     # `connection_for_stops` would not do: it allows stops while the catalog is incomplete, but a restart would then
     # fail.
-    agent.pool.connection()
+    agent.pools.of(deployment).connection()
     _refuse_other_python(agent, deployment)
     _refuse_functions(agent, deployment)
 
@@ -244,13 +255,15 @@ def stop(
     *,
     seconds: float = WRITE_CALL_S,
     calling: Callable[[], object] = ignore_stop_request,
+    of: AgentPool | None = None,
 ) -> None:
     """Stop a deployment's query; return once it has ended and its last batch is written.
 
+    The query is in the pool `of`; None means the pool in which the deployment is by the ledger.
     `calling` is called just before each call of Spark's stop. No lock is taken, because an operator's stop must not
     wait for one; starts check for stop requests afterwards.
     """
-    pool = agent.pool.connection_for_stops()
+    pool = (of or agent.pools.of(deployment)).connection_for_stops()
     name = query_name(deployment.table, deployment.version)
     pool.call(seconds, pool.queries.stop, name, calling, upserts=writes_in_python(deployment))
 
@@ -268,7 +281,7 @@ def _started(agent: AgentContext, deployment: Deployment, stops: int, job: Built
     """
     with agent.locks.starting((deployment.table, deployment.version)):
         _refuse_stopped(agent, deployment, stops)
-        pool, asked = agent.pool.connection(), (_start_of(agent, deployment, job), deployment.run_id)
+        pool, asked = agent.pools.of(deployment).connection(), (_start_of(agent, deployment, job), deployment.run_id)
         try:
             query = pool.call(WRITE_CALL_S, pool.queries.start, *asked)
         except AnotherQuery as error:
@@ -340,9 +353,9 @@ def record_why_not_as_wanted(agent: AgentContext, deployment: Deployment, why: s
 def _refuse_other_python(agent: AgentContext, deployment: Deployment) -> None:
     # Local pools use the agent's Python, so only external pools are checked.
     runs_python = upsert_of(deployment) is not None or is_python_job(deployment.compiled)
-    if not runs_python or agent.layout.environment.pool.url is None:
+    if not runs_python or agent.pools.of(deployment).declared.url is None:
         return
-    pool = agent.pool.connection()
+    pool = agent.pools.of(deployment).connection()
     if why := pool.call(PYTHON_CALL_S, pool.queries.python_mismatch):
         name = query_name(deployment.table, deployment.version)
         raise Refused(f"{name} cannot run: {why}", remedy="set PYSPARK_PYTHON where the pool's server starts")
@@ -353,7 +366,7 @@ def _refuse_functions(agent: AgentContext, deployment: Deployment) -> None:
     functions = functions_of(deployment)
     if not functions:
         return
-    pool = agent.pool.connection()
+    pool = agent.pools.of(deployment).connection()
     if why := pool.call(PYTHON_CALL_S, pool.queries.load_functions, functions):
         name = query_name(deployment.table, deployment.version)
         raise Refused(f"{name} cannot call its functions: {why}", remedy=str(why.remedy))
@@ -474,10 +487,14 @@ def _runs_on(agent: AgentContext, deployment: Deployment) -> dict[str, Any]:
     # Versions that were first started before Headgate recorded pool settings have none.
     found: dict[str, Any] = {}
     with suppress(HeadgateError):
-        pool = agent.pool.connection()
+        pool = agent.pools.of(deployment).connection()
         found["engine"] = pool.call(READ_CALL_S, pool.analysis.engine)
-    if deployment.pool is not None or deployment.started_at is None:
-        found["pool"] = pool_at_start(agent.layout.environment.pool, deployment.pool)
+    declared = agent.pools.of(deployment).declared
+    if deployment.started_at is None:
+        # A version that was never started records only where it is to start, and no settings of a checkpoint.
+        found["pool"] = pool_at_start(declared, deployment.pool if deployment.checkpoint_id else None)
+    elif deployment.pool is not None:
+        found["pool"] = pool_at_start(declared, deployment.pool)
     return found
 
 

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from enum import Enum
 from functools import partial
+from threading import Lock
 
 from core.lineage.table_graph import depths
 from core.model.act_outcomes import ActOutcome, ActResult, CommandOutcome
@@ -371,6 +372,15 @@ def apply_journal(agent: AgentContext, journal: EmergencyJournal) -> None:
     """
     if not journal.has_pending():
         return
+    # The rounds of several pools apply it.
+    with _APPLYING:
+        _apply_journal(agent, journal)
+
+
+_APPLYING = Lock()
+
+
+def _apply_journal(agent: AgentContext, journal: EmergencyJournal) -> None:
     # If the ledger cannot be written, this call fails before any entry is read.
     agent.ledger.heartbeat(agent.clock())
     with journal.consume() as entries:

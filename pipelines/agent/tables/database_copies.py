@@ -59,7 +59,7 @@ def _copy(agent: AgentContext, deployment: Deployment) -> float | None:
     # This check reports a database that does not answer; Spark would wait for minutes.
     refuse_input_unlike(agent, deployment)
     agent.faults.pass_by("copy begun")
-    pool = agent.pool.connection()
+    pool = agent.pools.reachable()
     pool.call(LASTS_S, pool.tables.copy_rows, deployment.compiled_ddl, f"{agent.clock():.3f}")
     agent.faults.pass_by("copy made")
     return _copied_at(_place(deployment))

@@ -127,22 +127,22 @@ def register_new_schemas(agent: AgentContext, deployment: Deployment) -> None:
     """
     for source in sources_with_registry(agent, deployment):
         try:
-            register(agent, agent.pool.connection(), source)
+            register(agent, agent.pools.of(deployment).connection(), source)
         except EngineRefused as error:
             raise NotInCatalog(
                 f"the pool's catalog refuses {source.table}: {error.summary}", remedy=error.remedy
             ) from error
 
 
-def register_if_missing(agent: AgentContext, deployment: Deployment) -> None:
-    """Register the tables of a version that the catalog lacks.
+def register_if_missing(agent: AgentContext, pool: PoolConnection, deployment: Deployment) -> None:
+    """Register the tables of a version that the catalog of a pool lacks.
 
     Raises Refused if a table does not belong to the version, and NotInCatalog if the catalog refuses it. Call this
     before each start: if the name passed to `toTable` is missing, Spark 4.2.0 creates a table in its warehouse and
     writes there.
     """
     refuse_missing_topic(agent, deployment)
-    pool, name = agent.pool.connection(), agent.layout.catalog_name(deployment.table, deployment.version)
+    name = agent.layout.catalog_name(deployment.table, deployment.version)
     said = f"the pool's catalog does not say whether it has {name}"
     try:
         if all(pool.call(READ_CALL_S, pool.tables.has, table.name) for table in tables_of(agent.layout, deployment)):

@@ -17,7 +17,7 @@ from core.planner.context import planning_context
 from core.planner.guards import judge_plan
 from core.planner.planner import make_plan
 from core.policy.roles_and_rules import Policy
-from core.project.model import Project, Settings
+from core.project.model import Pool, Project, Settings
 from core.project_reader.parse_cache import ParseCache
 from core.sql.statement import TableRead, Watermark
 from tests.support.domain_builders import T, plan, project, running, table
@@ -361,3 +361,33 @@ def test_verdicts_do_not_depend_on_what_is_outside_the_plan() -> None:
 def test_the_plan_of_a_protected_table_says_it_in_its_guards() -> None:
     found = plan(project(table("a", "src", settings=Settings(protect=True)), src=""), {}, "a")
     assert found.approvals == 0, "a first start destroys nothing"
+
+
+def of_pools(*most: int | None) -> Project:
+    """Return the chain in an environment with pools, each with a capacity; c names the second one."""
+    pools = tuple(Pool(f"p{n}", statements=each) for n, each in enumerate(most))
+    dev = replace(CHAIN.environments["dev"], pool=pools[0], named_pools=pools)
+    c = replace(CHAIN.tables[T("c")], settings=Settings(pool="p1"))
+    return replace(CHAIN, environments={"dev": dev}, tables={**CHAIN.tables, T("c"): c})
+
+
+def test_each_pool_is_judged_by_its_own_capacity() -> None:
+    everything = PlanRequest(everything=True)
+    assert str(judged(of_pools(None, None), {}, everything)["pool"].summary) == (
+        "2 additional statements on p0; 1 additional statement on p1"
+    )
+    full = make_plan(of_pools(1, None), "dev", {}, everything).refusals
+    assert [str(each.summary) for each in full if each.guard == "pool"] == [
+        "2 additional statements on p0: that makes 2 there, and p0 takes 1 statement"
+    ]
+    assert judged(of_pools(2, 1), {}, everything)["pool"].verdict == "ok"
+
+
+def test_a_move_counts_in_the_new_pool_and_no_longer_in_the_old_one() -> None:
+    declared = of_pools(3, 1)
+    seen = {name: replace(each, pool=Pool("p0")) for name, each in running(declared).items()}
+    move = PlanRequest(tables=(T("c"),))
+    assert str(judged(declared, seen, move)["pool"].summary) == "1 additional statement on p1"
+    seen[T("b")] = replace(seen[T("b")], pool=Pool("p1"))
+    refused = make_plan(declared, "dev", seen, move).refusals
+    assert [each.guard for each in refused] == ["pool"]

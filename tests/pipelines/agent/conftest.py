@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 import pytest
-from agent_scenarios import wait_until
+from agent_scenarios import one_pool, wait_until
 from ledger_rows import environment_row
 
 from core.changes.spark_questions_and_answers import AnalysisAnswer, AnalysisQuestion
@@ -139,6 +139,8 @@ class ScriptedPool:
     """Errors of jobs, by the name of their query."""
     endless_jobs: dict[str, threading.Event] = field(default_factory=dict)
     """Jobs whose build lasts until it is cancelled, by the name of their query; the event is set when it begins."""
+    is_down: bool = False
+    """True if the pool is a local server that does not run."""
     known: dict[str, QueryStart] = field(default_factory=dict)
     """Requests of the runs that this connection has started, by run id."""
 
@@ -156,15 +158,26 @@ class ScriptedPool:
         return f"run {begun} of {name}" if begun > 1 else f"run of {name}"
 
     def connection(self) -> PoolConnection:
+        if self.is_down:
+            raise PoolUnreachable("the pool is down")
         if not self.restored:
             raise PoolUnreachable("the pool is starting")
         return _Connection(self)
 
     def connection_for_stops(self) -> PoolConnection:
+        if self.is_down:
+            raise PoolUnreachable("the pool is down")
         return _Connection(self)
 
     def start_again(self) -> bool:
         return False
+
+    def connectors(self) -> None:
+        return None
+
+    @property
+    def holds_catalog(self) -> bool:
+        return not self.is_down
 
 
 class LateCall:
@@ -689,7 +702,7 @@ def agent(tmp_path: Path, pool: ScriptedPool) -> AgentContext:
         layout=EnvironmentLayout(str(tmp_path / "data"), Environment("dev")),
         ledger=ledger,
         ledger_id="ledger",
-        pool=pool,
+        pools=one_pool(pool),
         files=ScriptedFiles(pool, "ledger"),
         faults=FaultPoints(),
     )
@@ -697,9 +710,9 @@ def agent(tmp_path: Path, pool: ScriptedPool) -> AgentContext:
 
 def settle(agent: AgentContext) -> None:
     """Write what the reconciler writes about queries that have committed a first batch."""
-    pool = agent.pool
-    assert isinstance(pool, ScriptedPool)
     for deployment in agent.ledger.deployments():
+        pool = agent.pools.of(deployment).client
+        assert isinstance(pool, ScriptedPool)
         name = query_name(deployment.table, deployment.version)
         if deployment.state == State.STARTING and name in pool.running and name not in pool.pending:
             agent.ledger.update_deployment(deployment.table, deployment.version, state=State.RUNNING)
@@ -711,7 +724,7 @@ def prompt_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     waits = RunDriver._wait
 
     def wait(driver: RunDriver) -> None:
-        if isinstance(driver._agent.pool, ScriptedPool):
+        if isinstance(driver._agent.pools.default.client, ScriptedPool):
             settle(driver._agent)
         waits(driver)
 

@@ -28,7 +28,7 @@ NOT_DRAWN = {
     StepKind.OPTIMIZE: "no table of a life is on Delta",
     StepKind.VACUUM: "no table of a life is on Delta",
 }
-POINTS_NOT_DRAWN = ("rewrite ", "fork clone", "slot ", "copy ", "comparison ", ". begins", ". done")
+POINTS_NOT_DRAWN = ("rewrite ", "move ", "fork clone", "slot ", "copy ", "comparison ", ". begins", ". done")
 """Prefixes of points that no drawn life passes: undrawn steps, slots, copies, comparisons; `.` is a placeholder."""
 
 REQUESTS = {

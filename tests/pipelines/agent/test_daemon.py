@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from agent_scenarios import wait_until
-from ledger_rows import deployment_row, environment_row
+from ledger_rows import deployment_row, environment_row, pool_row
 
 from core.ipc.environment_paths import EnvironmentPaths
 from core.model.errors import EngineRefused, HeadgateError, LedgerUnavailable, PoolUnreachable
@@ -62,7 +62,7 @@ def test_an_agent_whose_home_is_removed_ends_with_its_pool(
         tmp_path / "home",
         EnvironmentPaths(str(tmp_path / "home"), str(tmp_path / "a" / "agent.sock"), os.getuid()),
     )
-    facts = environment_row(ledger_id="l", pool_state="off", pool_generation=0, session_id="")
+    facts = environment_row(ledger_id="l", pools=(pool_row(state="off", generation=0, session_id=""),))
     manifest = Manifest(id="p-id", name="p", environments=(Environment("dev"),), default_env="dev")
     with create_or_open(Path(places.ledger), facts) as ledger:
         agent = Agent(
@@ -72,7 +72,7 @@ def test_an_agent_whose_home_is_removed_ends_with_its_pool(
         serving = threading.Thread(target=agent.serve)
         serving.start()
         try:
-            assert agent._keeper.kept.wait(60)  # type: ignore[attr-defined]  # The double's.
+            assert agent._pools["local"].keeper.kept.wait(60)  # type: ignore[attr-defined]  # The double's.
             assert serving.is_alive() and Keeper.ended == 0
             if another_came:
                 os.unlink(places.socket)
@@ -105,7 +105,7 @@ def test_an_agent_removes_the_requests_of_builds_that_a_killed_agent_left(
         serving = threading.Thread(target=agent.serve)
         serving.start()
         try:
-            assert agent._keeper.kept.wait(60)  # type: ignore[attr-defined]  # The double's.
+            assert agent._pools["local"].keeper.kept.wait(60)  # type: ignore[attr-defined]  # The double's.
             assert not os.path.exists(places.job_builds)
         finally:
             agent.end(pool=False)

@@ -13,7 +13,7 @@ from core.plan.request import PlanRequest
 from core.ports.spark import NEWEST_WRITER, FunctionFault, Upsert
 from core.project.naming import Naming, Sources
 from pipelines.agent import deployment_compiler
-from pipelines.agent.context import AgentContext
+from pipelines.agent.context import AgentContext, Pools
 from pipelines.agent.statements import deployment_lifecycle
 from tests.pipelines.agent.runs.test_run_driver import deploy, drive, fast_gates, plan, submit
 
@@ -93,7 +93,7 @@ def test_no_writer_is_sent_to_an_incompatible_remote_pool_and_the_running_one_st
     assert found is not None
     environment = agent.layout.environment
     theirs = replace(agent.layout, environment=replace(environment, pool=replace(environment.pool, url="sc://host")))
-    elsewhere = replace(agent, layout=theirs)
+    elsewhere = replace(agent, layout=theirs, pools=Pools(theirs.environment, {"local": pool}))
     stops = list(pool.stops)
     with pytest.raises(Refused, match=r"a@v1 cannot run"):
         fast_lane(elsewhere).restart(("a",), 0.0, by="ana")

@@ -11,7 +11,7 @@ from core.model.names import TableName
 from core.observed.versions import Deployment
 from core.project.model import Environment, Pool
 from core.project.revision import RevisionTexts
-from pipelines.agent.context import AgentContext
+from pipelines.agent.context import AgentContext, Pools
 from pipelines.agent.deployment_compiler import EnvironmentLayout
 from pipelines.agent.statements.deployment_lifecycle import start
 from tests.pipelines.agent.conftest import ScriptedPool, _Analysis
@@ -30,8 +30,10 @@ def pending(agent: AgentContext) -> Deployment:
 
 def started(agent: AgentContext, pool: Pool) -> Deployment:
     """Stop the version if it is running, and start it on a pool."""
-    agent.layout = EnvironmentLayout(agent.layout.data, Environment("dev", pool=pool))
-    agent.pool.connection().queries.stop("a@v1")
+    environment = Environment("dev", pool=pool)
+    agent.layout = EnvironmentLayout(agent.layout.data, environment)
+    agent.pools = Pools(environment, {pool.name: agent.pools.default.client})
+    agent.pools.default.connection().queries.stop("a@v1")
     start(agent, agent.ledger.deployment(A, 1), stops=agent.locks.stops((A, 1)))  # type: ignore[arg-type]  # It is there.
     found = agent.ledger.deployment(A, 1)
     assert found is not None

@@ -314,7 +314,7 @@ def test_in_doubt_nothing_starts_no_step_acts_and_a_stop_works(doubted: AgentCon
     assert drive(doubted, run_id) == "failed"
     assert (pool.starts, pool.tables) == ([], {})
     acts = Reconciler(doubted, EmergencyJournal(Path(doubted.folder, "emergency.jsonl")))
-    acts.restore(doubted.pool.connection())
+    acts.restore(doubted.pools.default.connection())
     assert (list(pool.tables), pool.views) == (["a__v1"], {}), "an older ledger moves no pointer"
     fast_lane(doubted).stop((A,), 0.0, by="bob")
     assert pool.stops == ["a@v1"]

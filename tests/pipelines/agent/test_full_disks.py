@@ -93,7 +93,7 @@ def test_a_statement_that_ended_on_a_full_disk_is_restarted_a_few_times_once_the
         over = (ReportedQuery("t@v1", "q", run, False, error_class=NO_SPACE, error="No space left"),) if ended else ()
         if ended:
             pool.running.clear()
-        reconciler.round(BeforeRound.of(agent), agent.pool.connection().queries.active(), over)
+        reconciler.round(BeforeRound.of(agent), agent.pools.default.connection().queries.active(), over)
         return str(agent.ledger.deployment(TableName("t"), 1).state)
 
     for starts in range(4):

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from agent_scenarios import fast_lane, held_elsewhere, in_a_thread, put_made, wait_until
+from agent_scenarios import fast_lane, held_elsewhere, in_a_thread, one_pool, put_made, wait_until
 from ledger_rows import deployment_row, external_row
 
 from core.model.act_outcomes import UNCONFIRMED
@@ -61,7 +61,7 @@ def lost(pool: Any) -> None:
 def reconcile(reconciler: Reconciler, *ended: ReportedQuery) -> None:
     agent = reconciler.agent
     before = BeforeRound.of(agent)
-    reconciler.round(before, agent.pool.connection().queries.active(), ended)
+    reconciler.round(before, agent.pools.default.connection().queries.active(), ended)
 
 
 def found(agent: AgentContext, table: TableName) -> Deployment:
@@ -425,7 +425,7 @@ def test_a_frozen_pool_with_a_hundred_statements_costs_few_threads_and_nothing_i
     tables = [f"t{n}" for n in range(100)]
     deploy(agent, *tables)
     pool: Any = FrozenPool()
-    agent = replace(agent, pool=pool)
+    agent = replace(agent, pools=one_pool(pool))
     before = threading.active_count()
     reconciler = Reconciler(agent, EmergencyJournal(Path(agent.folder, "e")))
     for _ in range(5):

@@ -40,7 +40,7 @@ def reconciler(agent: AgentContext, tmp_path: Path) -> Reconciler:
 
 def reconcile(reconciler: Reconciler) -> None:
     before = BeforeRound.of(reconciler.agent)
-    reconciler.round(before, reconciler.agent.pool.connection().queries.active(), ())
+    reconciler.round(before, reconciler.agent.pools.default.connection().queries.active(), ())
 
 
 def row(agent: AgentContext, table: TableName = C) -> Deployment:

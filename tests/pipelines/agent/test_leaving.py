@@ -13,7 +13,7 @@ from core.ports.spark import QueryStart
 from core.project.model import Pool
 from core.project.naming import Naming, Sources
 from core.project.overlay import OVERLAY_FILE, Overlay, overlay_as_text
-from pipelines.agent.context import AgentContext, Uptime
+from pipelines.agent.context import AgentContext, Pools, Uptime
 from pipelines.agent.deployment_compiler import EnvironmentLayout
 from pipelines.agent.overlay_expiry import RETRY_S, OverlayExpiry
 from pipelines.agent.pool.pool_catalog import leave_server
@@ -30,6 +30,7 @@ def remote(agent: AgentContext, pool: ScriptedPool) -> AgentContext:
         agent.layout.environment, pool=Pool("shared", "sc://spark:15002"), naming=Naming(prefix="pr_")
     )
     agent.layout = EnvironmentLayout(agent.layout.data, environment)
+    agent.pools = Pools(environment, {"shared": pool})
     pool.tables |= dict.fromkeys((*NAMES, "dev_a__v1"), "table")
     pool.views |= {"pr_a": "pr_a__v1", "dev_a": "dev_a__v1"}
     pool.running["a@v1"] = QueryStart("a@v1", "SELECT 1", "pr_a__v1", "parquet", "/c", "1 second")
@@ -39,22 +40,22 @@ def remote(agent: AgentContext, pool: ScriptedPool) -> AgentContext:
 def test_queries_are_stopped_and_names_stay_unless_the_environment_is_purged(
     remote: AgentContext, pool: ScriptedPool
 ) -> None:
-    assert leave_server(remote, ROWS, purge=False) == (frozenset(), "")
+    assert leave_server(remote, remote.pools.default, ROWS, purge=False) == (frozenset(), "")
     assert pool.running == {} and pool.tables.keys() > NAMES
-    assert leave_server(remote, ROWS, purge=True) == (frozenset(), "")
+    assert leave_server(remote, remote.pools.default, ROWS, purge=True) == (frozenset(), "")
     assert (pool.tables.keys(), pool.views) == ({"dev_a__v1"}, {"dev_a": "dev_a__v1"})
 
 
 def test_external_tables_that_are_shared_stay(remote: AgentContext, pool: ScriptedPool) -> None:
     sources = Sources(Naming(prefix="pr_"), "", "dev")
     remote.layout = replace(remote.layout, environment=replace(remote.layout.environment, sources=sources))
-    leave_server(remote, ROWS, purge=True)
+    leave_server(remote, remote.pools.default, ROWS, purge=True)
     assert pool.tables.keys() == {"dev_a__v1", "pr_landed"}
 
 
 def test_a_query_that_does_not_stop_keeps_its_state_and_its_names(remote: AgentContext, pool: ScriptedPool) -> None:
     pool.refuse_stop["a@v1"] = EngineRefused("it hangs")
-    running, stays = leave_server(remote, ROWS, purge=True)
+    running, stays = leave_server(remote, remote.pools.default, ROWS, purge=True)
     assert running == {(T("a"), 1)} and stays == "a@v1 may still be on shared: it hangs"
     assert pool.tables.keys() > NAMES
 
@@ -67,7 +68,7 @@ def test_a_server_that_cannot_be_reached_keeps_the_names_and_the_agent_ends(
 
     monkeypatch.setattr(pool, "connection_for_stops", unreachable)
     stopped = [replace(each, state="stopped") for each in ROWS]
-    running, stays = leave_server(remote, stopped, purge=True)
+    running, stays = leave_server(remote, remote.pools.default, stopped, purge=True)
     assert running == frozenset() and stays == "pr_a and 3 more may still be on shared: the server does not answer"
 
 

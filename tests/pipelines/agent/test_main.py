@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from ledger_rows import deployment_row, environment_row
+from ledger_rows import deployment_row, environment_row, pool_row
 from live_project import until
 
 from pipelines.agent.__main__ import LogLines
@@ -83,7 +83,10 @@ def test_an_agent_that_starts_on_a_full_disk_takes_stops_and_recovers(
     environ = {**os.environ, "HEADGATE_HOME": str(small_disk / "home")}
     place = select_environment(environ, str(tmp_path))
     facts = environment_row(
-        project_id=place.project_id, project=place.project, environment=place.environment, pool_state="off"
+        project_id=place.project_id,
+        project=place.project,
+        environment=place.environment,
+        pools=(pool_row(state="off"),),
     )
     before = create_or_open(Path(place.where.ledger), facts)
     before.put_deployment(deployment_row("a", folder=f"{place.data}/t", checkpoint=f"{place.data}/c"))

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import small_project
-from agent_scenarios import fast_lane, in_a_thread, put_made, read_before, stop_by_operator, wait_until
+from agent_scenarios import fast_lane, in_a_thread, one_pool, put_made, read_before, stop_by_operator, wait_until
 from ledger_rows import run_row
 
 from core.model.actions import StepKind
@@ -184,7 +184,8 @@ def test_a_stop_that_an_agent_could_not_record_is_known_to_the_next_one_before_i
     stop_while_the_ledger_is_locked(fast_lane(deployed), monkeypatch, "a")
     later = AgentContext(
         places=deployed.places, folder=deployed.folder, project_id=deployed.project_id, project=deployed.project,
-        layout=deployed.layout, ledger=deployed.ledger, ledger_id=deployed.ledger_id, pool=pool, files=deployed.files,
+        layout=deployed.layout, ledger=deployed.ledger, ledger_id=deployed.ledger_id, pools=one_pool(pool),
+        files=deployed.files,
     )  # fmt: skip
     lane = fast_lane(later)
     assert start(lane, "a") == ("started, first batch pending",), "it is not running already"
@@ -318,7 +319,7 @@ def refuse_doubt(agent: AgentContext) -> None:
 
 
 def refuse_catalog(agent: AgentContext) -> None:
-    agent.pool.restored = False  # type: ignore[attr-defined]  # Scripted: stops are possible, nothing else.
+    agent.pools.default.client.restored = False  # type: ignore[attr-defined]  # Scripted: stops are possible, nothing else.
 
 
 REFUSALS: tuple[Callable[[AgentContext], None], ...] = (refuse_checkpoint, refuse_doubt, refuse_catalog)

@@ -7,6 +7,7 @@ from types import FrameType, SimpleNamespace
 from typing import Any
 
 import pytest
+from agent_scenarios import one_pool
 from ledger_rows import deployment_row
 
 import pipelines
@@ -80,7 +81,7 @@ def test_a_stop_passes_only_these_functions_from_the_socket_to_spark(
     session: Any = object.__new__(Session)
     session.spark, session.breaker, session._lost = spark, CircuitBreaker(lambda: None), None
     connection = SimpleNamespace(call=session.call, queries=SparkQueries(session))
-    agent.pool = SimpleNamespace(connection_for_stops=lambda: connection)  # type: ignore[assignment]  # One port is enough.
+    agent.pools = one_pool(SimpleNamespace(connection_for_stops=lambda: connection))  # One port is enough.
     acts = StatementControl(agent, EmergencyJournal(tmp_path / "emergency.jsonl"))
     unused: Any = None
     commands = CommandHandler(agent, acts, unused, unused, unused)

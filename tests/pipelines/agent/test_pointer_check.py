@@ -135,7 +135,7 @@ def test_a_table_that_a_failed_delete_unregistered_is_registered_again_with_its_
 def test_a_table_that_cannot_be_reached_keeps_no_other_pointer_astray(
     agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def unreachable(agent: AgentContext, deployment: Any) -> None:
+    def unreachable(agent: AgentContext, pool: Any, deployment: Any) -> None:
         if deployment.table == "a":
             raise TryAgain("/lake is not there", remedy="mount it")
 

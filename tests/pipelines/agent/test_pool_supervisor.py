@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from ledger_rows import deployment_row, environment_row
+from ledger_rows import deployment_row, environment_row, pool_row
 
 from core.ipc.environment_paths import EnvironmentPaths
 from core.model.errors import EngineRefused, HeadgateError, LedgerUnavailable, PoolUnreachable
@@ -111,7 +111,7 @@ def machine() -> Machine:
 
 @pytest.fixture
 def ledger(tmp_path: Path) -> Iterator[Ledger]:
-    facts = environment_row(pool_state="off", pool_generation=0, session_id="")
+    facts = environment_row(pools=(pool_row(state="off", generation=0, session_id=""),))
     with create_or_open(tmp_path / "home" / "ledger.db", facts) as opened:
         yield opened
 
@@ -163,7 +163,7 @@ def answers(keeper: PoolSupervisor) -> bool:
 
 def said(ledger: Ledger) -> tuple[str, int, str]:
     facts = ledger.facts()
-    return facts.pool_state, facts.pool_generation, facts.session_id
+    return facts.pool_state, facts.pools[0].generation, facts.pools[0].session_id
 
 
 def told(ledger: Ledger) -> list[str]:
@@ -214,7 +214,7 @@ def test_a_recorded_session_that_is_gone_is_not_asked_for_again(
 ) -> None:
     machine.running, machine.tombstones = True, {"s-1"}
     supervise(recorded_session=lambda: "s-1").keep()
-    assert machine.opened == [ledger.facts().session_id] != ["s-1"]
+    assert machine.opened == [ledger.facts().pools[0].session_id] != ["s-1"]
 
 
 def test_while_the_catalog_is_being_filled_statements_can_be_stopped_and_nothing_else(
@@ -267,8 +267,8 @@ def test_a_pool_that_ends_again_and_again_is_started_ever_later_and_then_waits_f
     assert starts == [0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0]
     facts = ledger.facts()
     assert (facts.pool_state, keeper.is_ready) == ("failed", False)
-    assert facts.pool_detail.startswith("8 starts within 10 min failed; the last one: ")
-    assert facts.pool_detail.endswith("OutOfMemoryError")
+    assert facts.pools[0].detail.startswith("8 starts within 10 min failed; the last one: ")
+    assert facts.pools[0].detail.endswith("OutOfMemoryError")
     machine.fails.clear()
     assert keeper.start_again() and ledger.facts().pool_state == "starting"
     keeper.keep()
@@ -296,7 +296,7 @@ def test_a_master_that_is_down_is_waited_for_without_counting_as_a_failed_start(
         machine.now += 1.0
     facts = ledger.facts()
     sentence = "the master spark://127.0.0.1:7077 cannot be reached: connection refused; start it"
-    assert (facts.pool_state, facts.pool_detail, machine.did) == ("down", sentence, [])
+    assert (facts.pool_state, facts.pools[0].detail, machine.did) == ("down", sentence, [])
     answers.append("yes")
     keeper.keep()
     assert machine.did == ["start", "ready", "attach", "restore"] and ledger.facts().pool_state == "up"
@@ -321,13 +321,13 @@ def test_a_pool_whose_cluster_has_a_fault_is_degraded_with_an_event_when_it_begi
         keeper.watch_cluster()
     keeper.record_answer(None)
     sentence = "no worker of the cluster is alive: its master spark://h:7077 says so"
-    assert (ledger.facts().pool_state, ledger.facts().pool_detail) == ("degraded", sentence)
+    assert (ledger.facts().pool_state, ledger.facts().pools[0].detail) == ("degraded", sentence)
     keeper.record_answer(PoolUnreachable("no answer within 5 s"))
     assert ledger.facts().pool_state == "silent", "a server that does not answer is the worse fault"
     machine.now += 12
     keeper.watch_cluster()
     keeper.record_answer(None)
-    assert (ledger.facts().pool_state, ledger.facts().pool_detail) == ("up", "")
+    assert (ledger.facts().pool_state, ledger.facts().pools[0].detail) == ("up", "")
     ends = "the cluster of the pool's server works again after 12s"
     assert told(ledger) == [f"{sentence}; no statement progresses", ends]
 
@@ -356,7 +356,7 @@ def test_nothing_is_registered_on_a_cluster_whose_workers_do_not_share_the_data(
             keeper.keep()
         machine.now += 1.0
     facts = ledger.facts()
-    assert (facts.pool_state, facts.pool_detail) == ("down", "the workers do not share /data; mount it")
+    assert (facts.pool_state, facts.pools[0].detail) == ("down", "the workers do not share /data; mount it")
     assert "restore" not in machine.did and tested == ["/data", "/data"], "each test is a job, so they are rare"
     assert keeper.connection_for_stops() is not None
     machine.now += 1.0
@@ -384,7 +384,7 @@ def test_the_end_of_the_log_of_a_dead_pool_is_shown(supervise: Any, machine: Mac
 def test_a_download_during_a_start_is_announced(supervise: Any, machine: Machine, ledger: Ledger) -> None:
     keeper, during = supervise(), []
     real = machine.act
-    machine.act = lambda name: (during.append(ledger.facts().pool_detail), real(name))  # type: ignore[method-assign]
+    machine.act = lambda name: (during.append(ledger.facts().pools[0].detail), real(name))  # type: ignore[method-assign]
     keeper.keep()
     assert during[:2] == ["the jars of delta are being fetched once, into /h", "a Spark Connect server takes 6 to 10 s"]
 
@@ -473,7 +473,7 @@ def test_a_failure_while_the_pool_comes_up_is_reported_and_retried(
             keeper.keep()
         assert (raised.value.summary, raised.value.remedy) == (f"{where} went wrong", "look")
         assert not keeper.is_ready and not answers(keeper)
-        assert (ledger.facts().pool_state, ledger.facts().pool_detail) == ("down", f"{where} went wrong; look")
+        assert (ledger.facts().pool_state, ledger.facts().pools[0].detail) == ("down", f"{where} went wrong; look")
         machine.now += 60.0
     assert len(machine.closed) == machine.did.count("attach"), "no connection is left behind"
     machine.fails.clear()
@@ -518,7 +518,7 @@ def test_a_frozen_pool_is_silent_until_it_answers_and_is_left_alone(
     keeper.keep()
     machine.did.clear()
     keeper.record_answer(PoolUnreachable("no answer within 5 s"))
-    assert (ledger.facts().pool_state, ledger.facts().pool_detail) == ("silent", "no answer within 5 s")
+    assert (ledger.facts().pool_state, ledger.facts().pools[0].detail) == ("silent", "no answer within 5 s")
     keeper.keep()
     assert machine.did == [] and keeper.is_ready
     keeper.record_answer(None)
@@ -535,7 +535,7 @@ def test_a_new_pool_that_does_not_answer_while_statements_start_is_starting_and_
         machine.now += 1.0
         keeper.record_answer(PoolUnreachable("no answer within 5 s"))
     assert ledger.facts().pool_state == "starting" and keeper.is_starting_statements
-    assert ledger.facts().pool_detail == "its statements are being started: no answer within 5 s"
+    assert ledger.facts().pools[0].detail == "its statements are being started: no answer within 5 s"
     assert told(ledger) == []
     machine.now += 60.0
     keeper.record_answer(PoolUnreachable("no answer within 5 s"))
@@ -567,7 +567,7 @@ def test_a_pool_that_answers_and_runs_nothing_is_ended_and_started_again(
     keeper.record_answer(raised.value)
     assert not kept(keeper)
     facts = ledger.facts()
-    assert (facts.pool_state, facts.pool_detail) == (
+    assert (facts.pool_state, facts.pools[0].detail) == (
         "down",
         "the pool answers but cannot run anything: its SparkContext has stopped",
     )
@@ -650,7 +650,7 @@ def test_a_pool_whose_context_stops_again_and_again_is_started_ever_later_and_th
     assert len(starts) == 8 and starts[-1] - starts[-2] >= 32.0
     assert machine.did.count("end") == 8 and not machine.running
     facts = ledger.facts()
-    assert facts.pool_state == "failed" and facts.pool_detail.endswith("its SparkContext has stopped")
+    assert facts.pool_state == "failed" and facts.pools[0].detail.endswith("its SparkContext has stopped")
 
 
 def test_a_stopped_pool_that_an_earlier_agent_left_is_replaced(supervise: Any, machine: Machine) -> None:
@@ -672,7 +672,7 @@ def test_a_stopped_remote_pool_is_reported_and_never_ended(supervise: Any, machi
         kept(keeper)
     assert set(machine.did) == {"attach", "restore", "prove"} and not keeper.is_ready
     facts = ledger.facts()
-    assert (facts.pool_state, facts.pool_detail) == (
+    assert (facts.pool_state, facts.pools[0].detail) == (
         "down",
         "the pool answers but cannot run anything: its SparkContext has stopped; "
         "whoever manages the pool has to restart it",
@@ -697,10 +697,10 @@ def test_a_state_that_the_ledger_did_not_take_is_written_the_next_time(
     keeper.keep()
     real, locked = type(ledger).put_pool, iter([True])
 
-    def put_pool(self: Ledger, **known: Any) -> None:
+    def put_pool(self: Ledger, place: str, **known: Any) -> None:
         if next(locked, False):
             raise LedgerUnavailable("the ledger is locked")
-        real(self, **known)
+        real(self, place, **known)
 
     monkeypatch.setattr(type(ledger), "put_pool", put_pool)
     keeper.record_answer(PoolUnreachable("no answer"))
@@ -843,7 +843,7 @@ def test_a_refused_token_takes_the_pool_down_with_the_reason_until_it_is_renewed
     keeper.keep()
     keeper.record_answer(TokenRefused("the pool refuses the token of ${env:T}", remedy="renew it"))
     facts = ledger.facts()
-    assert (facts.pool_state, facts.pool_detail) == ("down", "the pool refuses the token of ${env:T}; renew it")
+    assert (facts.pool_state, facts.pools[0].detail) == ("down", "the pool refuses the token of ${env:T}; renew it")
     keeper.record_answer(None)
     assert ledger.facts().pool_state == "up"
 

@@ -42,7 +42,7 @@ def reconcile(
 ) -> str:
     agent = reconciler.agent
     before = before or BeforeRound.of(agent)
-    queries = agent.pool.connection().queries.active()
+    queries = agent.pools.default.connection().queries.active()
     reconciler.round(before, queries, ended)
     found = agent.ledger.deployment(A, 1)
     assert found is not None
@@ -393,7 +393,7 @@ def test_a_statement_that_spark_shows_as_healthy_is_degraded_while_its_cluster_h
     no_worker, lost = (kind.of(master="spark://h:1") for kind in (ClusterFault.NO_WORKER, ClusterFault.LOST))
     states = []
     for fault in (None, no_worker, no_worker, lost, None):
-        reconciler.round(BeforeRound.of(agent), agent.pool.connection().queries.active(), (), fault=fault)
+        reconciler.round(BeforeRound.of(agent), agent.pools.default.connection().queries.active(), (), fault=fault)
         found = agent.ledger.deployment(A, 1)
         assert found is not None
         states.append((str(found.state), found.error))

@@ -241,7 +241,7 @@ DISK = EngineRefused("No space left on device", error_class="IO")
 def reconcile(agent: AgentContext, acts: StatementControl) -> None:
     """Run one round of the reconciler with the pool's running queries."""
     reconciler = Reconciler(agent, acts._emergency)
-    reconciler.round(BeforeRound.of(agent), agent.pool.connection().queries.active(), ())
+    reconciler.round(BeforeRound.of(agent), agent.pools.default.connection().queries.active(), ())
 
 
 def fill(agent: AgentContext, patch: pytest.MonkeyPatch, *names: str) -> None:

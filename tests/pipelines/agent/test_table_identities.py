@@ -42,15 +42,15 @@ def on_delta(agent: Any, **more: Any) -> Any:
 
 def test_a_table_that_is_gone_is_not_registered_as_an_empty_one(agent: Any) -> None:
     found = on_delta(agent)
-    register_again(agent, agent.pool.connection(), found)
-    assert list(agent.pool.tables) == ["t__v1"]
+    register_again(agent, agent.pools.default.connection(), found)
+    assert list(agent.pools.default.client.tables) == ["t__v1"]
     del agent.files.ids[found.folder]
     with pytest.raises(Refused, match=f"the table of t@v1 is gone: there is no folder {found.folder}"):
-        register_again(agent, agent.pool.connection(), found)
+        register_again(agent, agent.pools.default.connection(), found)
 
 
 def test_a_replaced_table_is_not_registered_together_with_others(agent: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    pool, mine = agent.pool, on_delta(agent)
+    pool, mine = agent.pools.default.client, on_delta(agent)
     for name in ("replaced", "unmounted"):
         agent.ledger.put_deployment(replace(mine, table=TableName(name), folder=f"/t/{name}"))
     agent.files.ids["/t/replaced"] = "id-2"
@@ -85,7 +85,7 @@ def test_a_replaced_table_of_a_statement_at_rest_is_noticed_so_plans_do_not_resu
     reconciler = Reconciler(agent, EmergencyJournal(tmp_path / "emergency"))
 
     def is_ok() -> bool:
-        reconciler.round(BeforeRound.of(agent), agent.pool.connection().queries.active(), ())
+        reconciler.round(BeforeRound.of(agent), agent.pools.default.connection().queries.active(), ())
         return bool(agent.ledger.deployment(TableName("t"), 1).checkpoint_ok)
 
     assert is_ok()
@@ -237,16 +237,16 @@ def test_a_column_dropped_behind_a_stream_is_recorded_as_survivable_by_tracking(
     failed = agent.ledger.deployment(TableName("c"), 1)
     assert (failed.state, failed.error_class) == (State.FAILED, kind)
     reconciler = Reconciler(agent, EmergencyJournal(tmp_path / "emergency"))
-    reconciler.round(BeforeRound.of(agent), agent.pool.connection().queries.active(), ())
+    reconciler.round(BeforeRound.of(agent), agent.pools.default.connection().queries.active(), ())
     seen = observe(agent.ledger.deployments())[TableName("c")]
     assert (seen.checkpoint_ok, seen.lost_kind) == (False, kind)
     agent.files.owner = "9f2d"
-    reconciler.round(BeforeRound.of(agent), agent.pool.connection().queries.active(), ())
+    reconciler.round(BeforeRound.of(agent), agent.pools.default.connection().queries.active(), ())
     seen = observe(agent.ledger.deployments())[TableName("c")]
     assert (seen.checkpoint_ok, seen.lost_kind) == (False, ""), "tracking does not help where the checkpoint is another"
     agent.files.owner = agent.ledger_id
     agent.files.others.clear()
-    reconciler.round(BeforeRound.of(agent), agent.pool.connection().queries.active(), ())
+    reconciler.round(BeforeRound.of(agent), agent.pools.default.connection().queries.active(), ())
     assert observe(agent.ledger.deployments())[TableName("c")].lost_kind == ""
 
 

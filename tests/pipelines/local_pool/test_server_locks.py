@@ -11,7 +11,7 @@ import pytest
 
 from core.model.errors import PoolUnreachable
 from pipelines.local_pool import process_locks as module
-from pipelines.local_pool.process_locks import pid_of_server_on, server_locks
+from pipelines.local_pool.process_locks import DATA_LOCK, pids_of_servers_on, server_locks
 
 
 def held_by(home: Path, pid: int) -> int:
@@ -67,16 +67,18 @@ def test_a_server_over_a_data_folder_is_recognised_by_its_lock_not_by_its_record
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "GONE_S", 0.1)
-    assert pid_of_server_on(tmp_path) is None and not list(tmp_path.iterdir()), "a look creates nothing"
+    assert pids_of_servers_on(tmp_path).get(DATA_LOCK) is None and not list(tmp_path.iterdir()), (
+        "a look creates nothing"
+    )
     place = tmp_path / "_headgate_pool"
     place.write_text(str(os.getpid()))
-    assert pid_of_server_on(tmp_path) is None
+    assert pids_of_servers_on(tmp_path).get(DATA_LOCK) is None
     with open(place, "r+") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        assert pid_of_server_on(tmp_path) == os.getpid()
+        assert pids_of_servers_on(tmp_path).get(DATA_LOCK) == os.getpid()
         lock.truncate(0)
-        assert pid_of_server_on(tmp_path) == 0
+        assert pids_of_servers_on(tmp_path).get(DATA_LOCK) == 0
         lock.write(str(gone := a_dead_process()))
         lock.flush()
-        assert pid_of_server_on(tmp_path) == gone, "of another machine, or a child holds it"
-    assert pid_of_server_on(tmp_path) is None
+        assert pids_of_servers_on(tmp_path).get(DATA_LOCK) == gone, "of another machine, or a child holds it"
+    assert pids_of_servers_on(tmp_path).get(DATA_LOCK) is None

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from agent_scenarios import wait_until
-from ledger_rows import environment_row
+from ledger_rows import environment_row, pool_row
 
 from core.ipc.environment_paths import EnvironmentPaths
 from core.model.errors import HeadgateError, PoolUnreachable
@@ -30,7 +30,7 @@ SLACK = 4
 
 @pytest.fixture
 def ledger(tmp_path: Path) -> Iterator[Ledger]:
-    facts = environment_row(pool_generation=0, session_id="")
+    facts = environment_row(pools=(pool_row(generation=0, session_id=""),))
     with create_or_open(tmp_path / "home" / "ledger.db", facts) as opened:
         yield opened
 

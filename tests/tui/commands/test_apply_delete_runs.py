@@ -193,7 +193,7 @@ def test_an_interrupt_says_in_one_line_what_continues(
     plan_hash = submitted(ledger, agent, capsys)
     ledger.put_deployment(deployed("a", state="starting"))
     create_run(ledger, run_row(plan_hash, "running", "running"))
-    ledger.put_pool(pool_state="starting")
+    ledger.put_pool(state="starting")
     agent.script["apply"] = {"run": "7f3a-1"}
     child = subprocess.Popen(
         [sys.executable, "-m", "tui.cli", *words.format(hash=plan_hash[:8]).split()],

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from command_line import written
-from ledger_rows import environment_row, policy_row
+from ledger_rows import environment_row, policy_row, pool_row
 
 from core.observed.served_environment import ServedEnvironment
 from core.observed.versions import Deployment
@@ -52,7 +52,7 @@ def prod(places: Callable[[str], SelectedEnvironment], deployed: Callable[..., D
     place = places("prod")
     facts = environment_row(
         project_id=place.project_id, project=place.project, environment="prod", protected=True, agent_pid=1,
-        agent_seen_at=time.time(), pool="spark-eu", pool_state="up",
+        agent_seen_at=time.time(), pools=(pool_row("spark-eu"),),
         serves=ServedEnvironment("/lake/prod", Naming("prod_", database="lake"), OWN_SOURCES, "sc://spark:15002"),
     )  # fmt: skip
     with create_or_open(Path(place.where.ledger), facts) as ledger:

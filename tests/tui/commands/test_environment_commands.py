@@ -565,10 +565,10 @@ def test_up_finds_an_agent_that_answers(agent: Any, ledger: Any, capsys: pytest.
 
 
 def test_up_asks_for_a_pool_that_was_given_up(agent: Any, ledger: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    ledger.put_pool(pool_state="failed", pool_detail="8 starts within 10 min failed")
+    ledger.put_pool(state="failed", detail="8 starts within 10 min failed")
 
     def start_again(request: dict[str, Any]) -> dict[str, Any]:
-        ledger.put_pool(pool_state="up", pool_detail="")
+        ledger.put_pool(state="up", detail="")
         return {"starting": True}
 
     agent.script["start_pool"] = start_again
@@ -580,8 +580,8 @@ def test_doctor_says_how_a_pool_that_was_given_up_is_started(
     place: Any, ledger: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(agent_process, "find_agent_process", lambda place: "a process")
-    ledger.put_pool(pool_state="failed", pool_detail="8 starts within 10 min failed; the last one: OutOfMemoryError")
-    check = doctor_checks.check_pool(place)
+    ledger.put_pool(state="failed", detail="8 starts within 10 min failed; the last one: OutOfMemoryError")
+    (check,) = doctor_checks.check_pools(place)
     assert not check.ok and "OutOfMemoryError" in check.summary and "headgate up" in check.remedy
 
 

@@ -329,7 +329,7 @@ def test_unobserved_statements_are_not_planned_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     ledger.put_deployment(deployed("a", state="unknown"))
-    ledger.put_pool(pool_state=pool_state)
+    ledger.put_pool(state=pool_state)
     monkeypatch.setattr(
         "tui.services.planner_input_reader.wait_until_statements_observed.__kwdefaults__", {"seconds": 0.0}
     )

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from agent_scenarios import one_pool
 from command_line import written
 
 from core.ipc import framing
@@ -65,7 +66,7 @@ def serving(folder: Path, place: Any, ledger: Any, tmp_path: Path) -> Iterator[A
     context = AgentContext(
         places=place.where, folder=str(folder), project_id=project.id, project="shop",
         layout=EnvironmentLayout(str(tmp_path / "data"), Environment("dev")), ledger=ledger, ledger_id="9f2c",
-        pool=pool, files=ScriptedFiles(pool, "9f2c"),
+        pools=one_pool(pool), files=ScriptedFiles(pool, "9f2c"),
     )  # fmt: skip
     agent = Agent(context, Driven())
     acts, figures = (

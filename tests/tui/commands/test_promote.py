@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from agent_scenarios import one_pool
 from command_line import written
 from ledger_rows import environment_row
 
@@ -109,7 +110,7 @@ def two(folder: Path, tmp_path: Path) -> Iterator[Two]:
     context = AgentContext(
         places=where, folder=str(folder), project_id=places["stage"].project_id, project="shop",
         layout=EnvironmentLayout(str(tmp_path / "data"), project.environments["stage"]), ledger=ledgers[1],
-        ledger_id="stage", pool=pool, files=ScriptedFiles(pool, "stage"),
+        ledger_id="stage", pools=one_pool(pool), files=ScriptedFiles(pool, "stage"),
     )  # fmt: skip
     runs = Driven()
     acts, figures = (

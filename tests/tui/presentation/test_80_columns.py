@@ -180,7 +180,8 @@ def test_the_first_line_never_loses_the_environment_or_the_age_of_the_data(width
     facts = backend.current.facts
     assert facts is not None
     run = replace(sample_run(NOW), id="7f3a-01c2f")
-    facts = replace(facts, pool="spark-connect-eu-central-1", pool_state="silent", agent_seen_at=NOW - 42)
+    pools = (replace(facts.pools[0], name="spark-connect-eu-central-1", state="silent"),)
+    facts = replace(facts, pools=pools, agent_seen_at=NOW - 42)
     view = make_ledger_view(replace(backend.current, facts=facts, open_runs=(run,)))
     place = ConsoleIdentity("the-payments-platform-of-the-company", "production-eu", True, "somebody.else.of.the.night")
     text = plain(banner_line(place, view, freshness(view.snapshot, NOW), width))

@@ -11,7 +11,7 @@ from core.plan.rendering import column_widths, plan_lines
 from core.project.model import Pool
 from core.text.diff import unified_diff
 from state.ledger_snapshot import LedgerSnapshot, StatementDetails
-from tests.support.ledger_rows import statement_line
+from tests.support.ledger_rows import pool_row, statement_line
 from tests.terminal.in_memory_backend import FakeBackend
 from tests.terminal.pizzeria_values import NOW, sample_plan, sample_run
 from tui.presentation.interaction import input_line as typing_line
@@ -267,7 +267,7 @@ def test_a_list_of_faults_that_is_empty_does_not_call_stopped_statements_healthy
 @pytest.mark.parametrize(("state", "tone"), [("up", Tone.DIM), ("starting", Tone.CHANGING), ("silent", Tone.BAD)])
 def test_a_pool_that_starts_is_no_alarm(state: str, tone: Tone) -> None:
     assert VIEW.snapshot.facts is not None
-    snapshot = replace(VIEW.snapshot, facts=replace(VIEW.snapshot.facts, pool_state=state))
+    snapshot = replace(VIEW.snapshot, facts=replace(VIEW.snapshot.facts, pools=(pool_row(state=state),)))
     place = ConsoleIdentity("pizzeria", "dev", False, "alice")
     banner = banner_line(place, replace(VIEW, snapshot=snapshot), freshness(snapshot, NOW), 120)
     assert [span.tone for span in banner if span.text.strip("! ").startswith("pool ")] == [tone]
@@ -276,7 +276,7 @@ def test_a_pool_that_starts_is_no_alarm(state: str, tone: Tone) -> None:
 
 def test_a_dead_pool_is_one_fault_that_is_named_also_where_only_faults_are_shown() -> None:
     assert VIEW.snapshot.facts is not None
-    facts = replace(VIEW.snapshot.facts, pool_state="down", pool_detail="exit code 137")
+    facts = replace(VIEW.snapshot.facts, pools=(pool_row(state="down", detail="exit code 137"),))
     view = replace(VIEW, snapshot=replace(VIEW.snapshot, facts=facts))
     said = "the pool local is down (exit code 137); headgate logs pool"
     place = ConsoleIdentity("pizzeria", "dev", False, "alice")

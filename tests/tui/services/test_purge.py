@@ -197,11 +197,11 @@ def test_the_home_is_deleted_file_by_file_and_foreign_files_are_kept(place: Sele
     (home / "ledger.db.20260102T030405Z.replaced").write_text("")
     (home / "before-upgrade.db").write_text("mine")
     (data / teardown.WORLD_FILE).write_text(json.dumps({"ledger": OURS}))
-    (home / "pools").mkdir()
+    (home / "others").mkdir()
     everything(place)
-    assert contents(home) == {"before-upgrade.db": "mine", "pools": ""}
+    assert contents(home) == {"before-upgrade.db": "mine", "others": ""}
     (home / "before-upgrade.db").unlink()
-    (home / "pools").rmdir()
+    (home / "others").rmdir()
     (home / "ledger.db").write_text("")
     everything(place)
     assert not home.exists()

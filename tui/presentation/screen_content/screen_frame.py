@@ -32,6 +32,7 @@ from tui.presentation.styling.styled_text import (
 )
 from tui.presentation.styling.value_formatting import clock
 from tui.presentation.view.ledger_view import OPEN_TO_ALL, Access, Freshness, LedgerView, pool_fault
+from tui.presentation.view.pools import pools_in_words
 
 SEPARATOR = "   "
 PROJECT_BESIDE_BADGES = 12
@@ -169,7 +170,7 @@ def _parts(
     parts = [(0, 1, fresh.words, Tone.BAD if fresh.stale else Tone.GOOD)]
     if snapshot.facts is not None:
         calm = snapshot.facts.pool_state in ("up", "")
-        words = f"pool {snapshot.facts.pool}" + ("" if calm else f" {snapshot.facts.pool_state}")
+        words = pools_in_words(snapshot.facts, state_when_up=False)
         words = f"! {words}" if pool_fault(snapshot) else words
         tone = Tone.CHANGING if snapshot.facts.pool_state == "starting" else Tone.BAD
         parts.append((5 if calm else 1, 0, words, Tone.DIM if calm else tone))

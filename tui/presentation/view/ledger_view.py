@@ -246,15 +246,17 @@ def uncommitted(line: StatementLine) -> bool:
 
 
 def pool_fault(snapshot: LedgerSnapshot) -> str:
-    """Describe what is wrong with the pool; empty if it is up, starting or switched off.
+    """Describe what is wrong with the worst pool; empty if all are up, starting or switched off.
 
     It counts as a single fault, because the states of the pool's statements are unknown.
     """
     facts = snapshot.facts
     if facts is None or facts.pool_state not in ("down", "silent", "failed", "degraded"):
         return ""
-    detail = f" ({facts.pool_detail})" if facts.pool_detail else ""
-    return f"the pool {facts.pool} is {facts.pool_state}{detail}; headgate logs pool"
+    worst = facts.worst_pool
+    detail = f" ({worst.detail})" if worst.detail else ""
+    of = f" {worst.name}" if len(facts.pools) > 1 else ""
+    return f"the pool {worst.name} is {worst.state}{detail}; headgate logs pool{of}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -224,7 +224,7 @@ def test_a_new_agent_does_not_know_the_comparison_of_the_old_one(commands: Comma
 def test_a_table_that_spark_cannot_read_is_left_out_and_the_others_are_compared(
     two: TwoLedgers, agent: AgentContext, commands: CommandHandler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tables = type(agent.pool.connection().tables)
+    tables = type(agent.pools.default.connection().tables)
     read = tables.read_files
 
     def once(self: Any, sql: str, limit: int, views: Any, tag: str = "") -> Any:

@@ -36,7 +36,7 @@ def reads(agent: Any, monkeypatch: pytest.MonkeyPatch, answer: Any) -> None:
             raise answer
         return answer
 
-    monkeypatch.setattr(type(agent.pool.connection().tables), "read", read)
+    monkeypatch.setattr(type(agent.pools.default.connection().tables), "read", read)
 
 
 @pytest.mark.parametrize("format", ["delta", "parquet"])

@@ -95,7 +95,7 @@ def rows(agent: AgentContext) -> dict[str, dict[str, Any]]:
 
 def reconcile(agent: AgentContext) -> None:
     acts = Reconciler(agent, EmergencyJournal(Path(agent.folder, "emergency.jsonl")))
-    acts.round(BeforeRound.of(agent), agent.pool.connection().queries.active(), ())
+    acts.round(BeforeRound.of(agent), agent.pools.default.connection().queries.active(), ())
 
 
 def adopted(agent: AgentContext) -> list[str]:

@@ -315,15 +315,17 @@ def test_the_run_has_the_steps_that_were_reviewed(desk: Desk) -> None:
     assert [(s.do, s.table, s.version) for s in run.steps] == [(s.do, s.table, s.version) for s in plan.steps]
 
 
-def test_tables_that_the_pool_was_not_given_the_connector_for_are_refused_before_a_run(desk: Desk) -> None:
+def test_tables_that_the_pool_was_not_given_the_connector_for_are_refused_before_a_run(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
     files = {path: text.replace("USING parquet", "USING delta") for path, text in small_project.texts().items()}
     files["headgate.yml"] += "connectors: {delta: {}}\n"
     plan = desk.plan(files=files)
-    desk.agent.connectors = tuple
+    monkeypatch.setattr(type(desk.agent.pools.default.client), "connectors", lambda pool: ())
     with pytest.raises(Refused, match="a is delta, and the pool was started without the connector delta") as refused:
         desk.hand_over(plan, texts=files)
     assert "headgate up" in refused.value.remedy
-    desk.agent.connectors = lambda: ("delta",)
+    monkeypatch.setattr(type(desk.agent.pools.default.client), "connectors", lambda pool: ("delta",))
     desk.hand_over(plan, texts=files)
 
 

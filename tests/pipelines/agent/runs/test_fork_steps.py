@@ -89,7 +89,7 @@ def test_a_pool_that_was_lost_gets_both_tables_and_the_pointer_over_them(
     applied(deployed, pool, PARTITIONED, chosen("chain"))
     pool.tables.clear()
     pool.views.clear()
-    Reconciler(deployed, EmergencyJournal(tmp_path / "e")).restore(deployed.pool.connection())
+    Reconciler(deployed, EmergencyJournal(tmp_path / "e")).restore(deployed.pools.default.connection())
     assert pool.views["c"] == "c__v2_before + c__v2" and "c__v2_before" in pool.tables
 
 

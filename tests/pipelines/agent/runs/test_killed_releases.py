@@ -141,7 +141,7 @@ def begun(kind: str, agent: AgentContext, pool: Any, tmp_path: Path) -> Begun:
 
     def make(name: str) -> Trial:
         fresh = kept.again(tmp_path / name)
-        return Trial(fresh, fresh.pool, made)
+        return Trial(fresh, fresh.pools.default.client, made)
 
     return make
 

@@ -138,7 +138,7 @@ def test_a_kill_at_any_point_of_moving_back_leaves_all_pointers_moved_or_none(
                 state = lane.drive(replace(fresh, faults=faults), run_id)  # type: ignore[arg-type]  # Counts and kills.
             except lane.Killed:
                 state = lane.drive(fresh, run_id)
-        fresh_pool: Any = fresh.pool
+        fresh_pool: Any = fresh.pools.default.client
         assert fresh_pool.views == serving(fresh), (at, state)
         assert fresh_pool.views == (AFTER if state == "done" else BEFORE), (at, state)
         fresh.ledger.close()

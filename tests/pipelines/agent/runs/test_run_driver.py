@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import small_project
-from agent_scenarios import stop_by_operator, wait_until
+from agent_scenarios import one_pool, stop_by_operator, wait_until
 from ledger_rows import plan_row, run_row
 
 from core.model.errors import EngineRefused, LedgerUnavailable, Refused
@@ -313,7 +313,7 @@ class KeptAgent:
 
     def __init__(self, agent: AgentContext, folder: Path) -> None:
         self._agent, self._kept, self._facts = agent, folder, agent.ledger.facts()
-        self._doubles = copy.deepcopy((agent.pool, agent.files))
+        self._doubles = copy.deepcopy((agent.pools.default.client, agent.files))
         Path(agent.layout.data).mkdir(exist_ok=True)
         shutil.copytree(agent.layout.data, folder / "data")
         with closing(LedgerReader(agent.ledger.path)) as reader:
@@ -326,7 +326,8 @@ class KeptAgent:
         shutil.rmtree(self._agent.layout.data)
         shutil.copytree(self._kept / "data", self._agent.layout.data)
         pool, files = copy.deepcopy(self._doubles)
-        return replace(self._agent, ledger=create_or_open(folder / "ledger.db", self._facts), pool=pool, files=files)
+        ledger = create_or_open(folder / "ledger.db", self._facts)
+        return replace(self._agent, ledger=ledger, pools=one_pool(pool), files=files)
 
 
 CHANGED = small_project.texts(a="SELECT id, upper(kind) AS kind FROM STREAM landed")
@@ -346,7 +347,7 @@ def is_killed(agent: AgentContext, files: dict[str, str], request: PlanRequest, 
     except Killed:
         killed, state = True, drive(agent, run_id)
     assert state == "done"
-    settle(agent, agent.pool)
+    settle(agent, agent.pools.default.client)
     return killed
 
 
@@ -366,7 +367,7 @@ def test_a_kill_at_any_point_ends_in_the_same_world(third: int, tmp_path: Path, 
             fresh, faults = before.again(tmp_path / f"{number}.{point}"), KillAt(point)
             kills = [is_killed(fresh, *each, faults) for each in SEQUENCE[number:]]
             assert kills == [True] + [False] * (len(kills) - 1), (number, point)
-            assert picture(fresh, fresh.pool) == expected, (number, point)
+            assert picture(fresh, fresh.pools.default.client) == expected, (number, point)
             fresh.ledger.close()
 
 

@@ -1,0 +1,61 @@
+"""`headgate pool` lists pools and shows one; `ls` and `logs` name them."""
+
+import json
+from pathlib import Path
+
+import pytest
+from ledger_rows import deployment_row
+
+from core.project.model import Pool
+from state.ledger import Ledger
+from tui.command_line.exit_codes import run_command_line
+
+POOLS = [("small", Pool("small", statements=4)), ("large", Pool("large", "sc://big:15002/;x=1"))]
+
+
+@pytest.fixture
+def two(ledger: Ledger) -> Ledger:
+    ledger.declare_pools(POOLS)
+    ledger.put_pool("small", state="up", session_id="s1", generation=2)
+    ledger.put_pool("large", state="silent", detail="no answer within 5 s")
+    ledger.put_deployment(deployment_row("a", pool=POOLS[0][1]))
+    ledger.put_deployment(deployment_row("b", pool=POOLS[1][1], state="failed"))
+    return ledger
+
+
+def printed(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    assert run_command_line(words) == 0
+    return capsys.readouterr().out
+
+
+def test_the_list_counts_what_runs_where(two: Ledger, capsys: pytest.CaptureFixture[str]) -> None:
+    found = json.loads(printed(["pool", "list", "--json"], capsys))["pools"]
+    shown = [(pool["name"], pool["state"], pool["kind"], pool["address"]) for pool in found]
+    assert shown == [("small", "up", "local", "local"), ("large", "silent", "remote", "sc://big:15002")]
+    assert found[0]["statements"] == {"wanted": 1, "running": 1, "failed": 0, "most": 4}
+    assert found[1]["statements"] == {"wanted": 1, "running": 0, "failed": 1, "most": None}
+    assert "large: no answer within 5 s" in printed(["pool", "list"], capsys)
+
+
+def test_a_pool_is_shown_with_its_statements(two: Ledger, capsys: pytest.CaptureFixture[str]) -> None:
+    text = printed(["pool", "show", "large"], capsys)
+    assert "silent: no answer within 5 s" in text and "b@v1" in text and "a@v1" not in text
+    assert "1 wanted running of at most 4" in printed(["pool", "show", "small"], capsys)
+    assert run_command_line(["pool", "show", "larg"]) == 2
+    assert "did you mean large?" in capsys.readouterr().err
+
+
+def test_ls_shows_and_filters_the_pool_of_several(two: Ledger, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = json.loads(printed(["ls", "--json"], capsys))["statements"]
+    assert {row["table"]: row["pool"] for row in rows if row["table"] in ("a", "b")} == {"a": "small", "b": "large"}
+    only = json.loads(printed(["ls", "--pool", "large", "--json"], capsys))["statements"]
+    assert [row["table"] for row in only] == ["b"]
+    assert run_command_line(["ls", "--pool", "huge"]) == 2
+
+
+def test_the_log_of_a_pool_is_named(two: Ledger, capsys: pytest.CaptureFixture[str]) -> None:
+    log = Path(two.path).parent / "pools/large/pool.log"
+    log.parent.mkdir(parents=True)
+    log.write_text("of the large one\n")
+    assert printed(["logs", "pool", "large"], capsys) == "of the large one\n"
+    assert run_command_line(["logs", "agent", "large"]) == 2

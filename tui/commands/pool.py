@@ -1,0 +1,131 @@
+"""The command `pool`: lists the pools of an environment, or shows one of them."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from core.model.errors import Refused
+from core.model.states import State, WantedState
+from core.observed.versions import StatementLine
+from core.project.model import Pool
+from core.text.wording import counted
+from state.row_types import EnvironmentRow, PoolRow
+from tui.command_line.context import CommandContext
+from tui.presentation.styling.table_layout import format_table
+from tui.presentation.styling.value_formatting import clock
+from tui.presentation.view.pools import pool_named, pool_of_line
+from tui.project_folder.environment_selection import has_ledger
+
+
+@dataclass(frozen=True, slots=True)
+class _PoolUse:
+    row: PoolRow
+    statements: tuple[StatementLine, ...]
+
+    @property
+    def wanted(self) -> int:
+        return sum(line.wanted == WantedState.RUNNING for line in self.statements)
+
+    @property
+    def running(self) -> int:
+        return sum(line.state == State.RUNNING for line in self.statements)
+
+    @property
+    def failed(self) -> int:
+        return sum(line.state == State.FAILED for line in self.statements)
+
+
+def pool(context: CommandContext) -> int:
+    """List the pools as last recorded in the ledger, or show one of them."""
+    if not has_ledger(context.place):
+        raise Refused(f"{context.place.title} was never started here", remedy=f"start it: {context.place.up}")
+    snapshot = context.operations.snapshot()
+    if snapshot.facts is None:
+        raise Refused(snapshot.problem, remedy=snapshot.remedy)
+    recorded = context.operations.reader.recorded_pools()
+    lines = [line for line in snapshot.statements if not line.external]
+    uses = [
+        _PoolUse(row, tuple(line for line in lines if pool_of_line(snapshot.facts, recorded, line) is row))
+        for row in snapshot.facts.pools
+    ]
+    if context.args.subcommand == "show":
+        named = pool_named(snapshot.facts, context.args.name)
+        return _show(context, next(use for use in uses if use.row is named))
+    return _list(context, uses, snapshot.facts)
+
+
+def _list(context: CommandContext, uses: list[_PoolUse], facts: EnvironmentRow) -> int:
+    if context.output.as_json:
+        context.document("headgate.pools/1", pools=[_as_json(use) for use in uses])
+        return 0
+    head = ("POOL", "STATE", "KIND", "WANTED", "RUNNING", "FAILED", "MOST", "ADDRESS")
+    rows = [
+        (
+            use.row.name, use.row.state, _kind(use.row), str(use.wanted), str(use.running), str(use.failed),
+            str(use.row.most or ""), _address(use.row),
+        )
+        for use in uses
+    ]  # fmt: skip
+    context.output.print(format_table(head, rows, right=("WANTED", "RUNNING", "FAILED", "MOST")))
+    for use in uses:
+        if use.row.detail:
+            context.output.print([f"{use.row.name}: {use.row.detail}"])
+    if len(facts.pools) > 1:
+        default = facts.pools[0].name
+        context.output.say(f"default: {default}; the yml of a statement names another one with pool: NAME")
+    return 0
+
+
+def _show(context: CommandContext, use: _PoolUse) -> int:
+    row, declared = use.row, use.row.declared
+    if context.output.as_json:
+        context.document("headgate.pool/1", **_as_json(use), runs=[_query(line) for line in use.statements])
+        return 0
+    began = f", since {clock(row.began_at)}" if row.began_at is not None else ""
+    capacity = f" of at most {use.row.most}" if use.row.most is not None else ""
+    facts = [
+        ("state", row.state + (f": {row.detail}" if row.detail else "")),
+        ("kind", _kind(row)),
+        ("address", _address(row)),
+        ("server", f"{counted(declared.cores, 'core')}, {declared.memory}" if declared and not declared.url else ""),
+        ("session", f"{row.session_id}, the {row.generation}. of this pool{began}" if row.session_id else "none"),
+        (
+            "statements",
+            f"{use.wanted} wanted running{capacity}, {use.running} running, {use.failed} failed",
+        ),
+    ]
+    context.output.print([f"POOL {row.name} of {context.place.title}"])
+    context.output.print([f"  {name:<11} {text}" for name, text in facts if text])
+    context.output.print([f"  {_query(line)['statement']:<40} {line.state}" for line in use.statements])
+    return 0
+
+
+def _query(line: StatementLine) -> dict[str, Any]:
+    return {"statement": f"{line.table}@v{line.version}", "state": line.state, "wanted": line.wanted}
+
+
+def _kind(row: PoolRow) -> str:
+    if row.declared is None:
+        return "?"
+    return "remote" if row.declared.url else "cluster" if row.declared.master else "local"
+
+
+def _address(row: PoolRow) -> str:
+    return row.declared.address if row.declared is not None else Pool().address
+
+
+def _as_json(use: _PoolUse) -> dict[str, Any]:
+    row, declared = use.row, use.row.declared
+    return {
+        "name": row.name,
+        "default": row.n == 0,
+        "state": row.state,
+        "detail": row.detail,
+        "kind": _kind(row),
+        "address": _address(row),
+        "cores": declared.cores if declared is not None and not declared.url else None,
+        "memory": declared.memory if declared is not None and not declared.url else None,
+        "statements": {"wanted": use.wanted, "running": use.running, "failed": use.failed, "most": use.row.most},
+        "generation": row.generation,
+        "began_at": row.began_at,
+        "session_id": row.session_id or None,
+    }
