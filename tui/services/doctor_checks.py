@@ -388,7 +388,7 @@ def check_pools(place: SelectedEnvironment) -> list[DoctorCheck]:
 
 
 def _check_pool(place: SelectedEnvironment, pool: "PoolRow", *, has_agent: bool, several: bool) -> DoctorCheck:
-    name, log = (f"pool {pool.name}", f"headgate logs pool {pool.name}") if several else ("pool", "headgate logs pool")
+    name, log = "pool", f"headgate logs pool {pool.name}" if several else "headgate logs pool"
     text = f"pool {pool.name} is {pool.state}" + (f": {pool.detail}" if pool.detail else "")
     if pool.state == "failed" and has_agent:
         return DoctorCheck(name, False, text, f"{log} says why; {place.up} starts it again")

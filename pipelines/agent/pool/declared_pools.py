@@ -66,7 +66,8 @@ def _refuse_running(
         pid = LocalPool(places.of_pool(row.place).home, Pool()).pid
         if pid is not None:
             words = f"the server of the pool {row.name} runs (pid {pid}), and headgate.yml no longer declares this pool"
-            raise Refused(words, remedy=put_back)
+            ends = f"headgate down --env {environment.name} ends it, and statements continue from their checkpoints"
+            raise Refused(words, remedy=ends)
         return
     if running := [each for each in deployments if each.state in _MAY_RUN]:
         first = query_name(running[0].table, running[0].version)

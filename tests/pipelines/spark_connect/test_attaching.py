@@ -39,7 +39,7 @@ def ledger(tmp_path: Path) -> Iterator[Ledger]:
 def supervise(pool: LocalPool, ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> "Supervise":
     """Return a function that creates a supervisor for the tests' server, as a remote pool, or for another address."""
 
-    def session(url: str, token: str, session_id: str, lost: Callable[[Session], None]) -> Session:
+    def session(url: str, token: str, session_id: str, lost: Callable[[Session], None], **_: object) -> Session:
         return Session(url, pool.token, session_id, lost=lost)
 
     def supervisor(url: str, restore: Callable[[PoolConnection], None]) -> PoolSupervisor:
