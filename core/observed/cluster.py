@@ -60,7 +60,8 @@ class ClusterFault(FactKind):
 
     NO_WORKER = (
         "no worker of the cluster is alive: its master {master} says so",
-        "start a worker; the statements then go on by themselves",
+        "start a worker (headgate cluster up, if the cluster is that of this machine); the statements then go on by "
+        "themselves",
     )
     NO_MEMORY = (
         "no worker of the cluster has the {memory} of an executor: its master {master} says {most}m at most",
@@ -79,8 +80,8 @@ class ClusterFault(FactKind):
         "it recovers by itself within a minute, unless pool.master names the standby of another one",
     )
     LOST = (
-        "the master {master} cannot be reached: executors go on, but none that is lost is replaced",
-        "start the master",
+        "the master {master} cannot be reached: executors that are left go on, and none that is lost is replaced",
+        "start the master (headgate cluster up, if the cluster is that of this machine)",
     )
 
     @property

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from urllib.parse import urlsplit
 
+import yaml
+
 from core.model.errors import UsageError
 from core.model.names import TableName, is_environment_name
 from core.model.problems import Problem, Where
@@ -359,13 +361,15 @@ def _secured(section: YamlSection, pool: Pool) -> Pool:
     for name in sorted(parameters & _SECURITY_PARAMETERS.keys()):
         section.wrong("url", f"an address without {name}", _SECURITY_PARAMETERS[name])
     if pool.url is None:
+        remedy = "remove it" if pool.master else "write url: sc://host:port, or remove it"
         for key in ("token", "tls", "ca"):
             if key in section.nodes:
-                section.wrong(key, "left out without url", "write url: sc://host:port, or remove it")
+                section.wrong(key, "left out without url", remedy)
         return pool
-    text, ca = section.text("token", ""), section.text("ca", "")
-    token = secret_reference(text) if text else None
-    if text and token is None:
+    ca, node = section.text("ca", ""), section.nodes.get("token")
+    # A value that is no reference is a secret, and must not be in a problem.
+    token = secret_reference(node.value) if isinstance(node, yaml.ScalarNode) else None
+    if node is not None and token is None:
         remedy = "write token: ${env:NAME}, ${file:/path} or ${command:program argument}"
         section.wrong("token", "a reference to a secret", remedy)
     if ca and not ca.startswith("/"):

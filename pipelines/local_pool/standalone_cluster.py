@@ -7,13 +7,14 @@ line of the output is the answer, a JSON object; `{"waiting": …}` on lines bef
 import argparse
 import json
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from core.model.errors import HeadgateError, PoolUnreachable, Refused
-from core.observed.cluster import ClusterView
+from core.observed.cluster import ALIVE, ClusterView
 from core.project.model import MASTER_SCHEME
 from pipelines.local_pool.detached_servers import DetachedServer, RunningServers, Say, free_port
 from pipelines.local_pool.java_and_spark import find_java, spark_environment, spark_home, write_java_home
@@ -28,6 +29,8 @@ SILENT_S = 20
 
 Spark's default is 60 s, for which a restarted master gives no executors to anybody.
 """
+
+RECOVERY_POLL_S = 0.5
 
 KEPT_S = 86_400
 """Seconds for which a worker keeps the logs and jars of an ended application."""
@@ -106,7 +109,8 @@ class SparkMaster(_Daemon):
     @property
     def environment(self) -> Mapping[str, str]:
         kept = f'-Dspark.deploy.recoveryMode=FILESYSTEM -Dspark.deploy.recoveryDirectory="{self.folder}/recovery"'
-        return {**super().environment, "SPARK_MASTER_OPTS": f"{_OPTIONS} {kept}"}
+        # Its REST server would listen on port 6066, and if that is taken, the master stays STANDBY forever (4.2.0).
+        return {**super().environment, "SPARK_MASTER_OPTS": f"{_OPTIONS} {kept} -Dspark.master.rest.enabled=false"}
 
     def answers(self) -> bool:
         """True if the master answers; one that recovers waits for its workers."""
@@ -165,6 +169,7 @@ class StandaloneCluster:
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             write_whole(self._folder / "cluster.json", json.dumps(asdict(plan), indent=1) + "\n")
             started = [each.name for each in self._daemons(plan) if self._servers.start(each, say)]
+            _wait_for_recovery(plan, say)
         return {**self.status(), "started": started}
 
     def down(self) -> dict[str, Any]:
@@ -188,7 +193,8 @@ class StandaloneCluster:
             return {"size": None, "processes": []}
         view = _view(plan.page)
         pids = {each.name: self._servers.pid_in(record, each.name) for each in self._daemons(plan)}
-        states = {each.port: each.state for each in view.workers} if view is not None else {}
+        # The master keeps the dead predecessor of a worker that was started again on its port.
+        states = {each.port: each.state for each in (*view.workers, *view.alive)} if view is not None else {}
         if view is not None:
             states[plan.master_port] = view.status
         processes = [
@@ -222,6 +228,17 @@ def _planned(size: ClusterSize, before: ClusterPlan | None) -> ClusterPlan:
     if before is not None:
         return ClusterPlan(size, before.master_port, before.page_port, ports)
     return ClusterPlan(size, free_port(), free_port(), ports)
+
+
+def _wait_for_recovery(plan: ClusterPlan, say: Say) -> None:
+    """Wait until a master that was started again has heard from its workers and applications, or has given them up."""
+    began = time.monotonic()
+    while (elapsed := time.monotonic() - began) < 2 * SILENT_S:
+        view = _view(plan.page)
+        if view is not None and view.status == ALIVE:
+            return
+        say(f"the master recovers: {elapsed:.0f} s of at most {2 * SILENT_S} s")
+        time.sleep(RECOVERY_POLL_S)
 
 
 def _view(page: str) -> ClusterView | None:

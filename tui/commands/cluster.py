@@ -38,7 +38,7 @@ def cluster(context: CommandContext) -> int:
         context.output.answer(found, "there is no cluster: headgate cluster up starts one")
         return 1
     if action == "up":
-        lines = ["pool:", *(f"  {key}: {value}" for key, value in _pool(found).items())]
+        lines = ["    pool:", *(f"      {key}: {value}" for key, value in _pool(found).items())]
         started = f"started {', '.join(found['started'])}" if found["started"] else "everything was already running"
         context.output.answer(
             {**found, "pool": _pool(found)}, f"{started}; write these lines below an environment of headgate.yml",

@@ -66,6 +66,9 @@ def choose_tables(operations: EnvironmentService, words: Iterable[str], products
         if product not in known:
             raise UsageError(f"{product!r} is not a product", remedy=did_you_mean(product, known) or ", ".join(known))
     named = set(operations.selected(words, declared=True)) if words else set()
+    for name in sorted(named - declared.tables.keys()):
+        remedy = did_you_mean(name, declared.tables) or "headgate inventory lists all"
+        raise UsageError(f"{name} is not declared", remedy=remedy)
     statements = {name for name, table in declared.tables.items() if not table.external}
     of_products = {name for name in statements if declared.tables[name].product in products}
     chosen = (named | of_products) & statements if words or products else statements

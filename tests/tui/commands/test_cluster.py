@@ -55,7 +55,8 @@ def test_up_prints_a_pool_for_headgate_yml(asked: list[Sequence[str]], capsys: p
     assert asked == [["up", "--workers", "1", "--memory", "1g"]]
     said = capsys.readouterr()
     assert said.out.splitlines() == [
-        "pool:", "  master: spark://127.0.0.1:7077", "  master_ui: http://127.0.0.1:8080", "  cores: 2", "  memory: 1g",
+        "    pool:", "      master: spark://127.0.0.1:7077", "      master_ui: http://127.0.0.1:8080", "      cores: 2",
+        "      memory: 1g",
     ]  # fmt: skip
     assert "started worker 1" in said.err
     assert run_command_line(["cluster", "up", "--json"]) == 0
