@@ -1,0 +1,159 @@
+"""The sections `pool` and `pools` of an environment in headgate.yml."""
+
+import re
+from dataclasses import replace
+from urllib.parse import urlsplit
+
+import yaml
+
+from core.model.names import is_environment_name
+from core.model.secret_references import secret_reference
+from core.project.model import (
+    CLUSTER,
+    LEAST_MIB,
+    LOCAL,
+    MASTER_SCHEME,
+    MOST_CORES,
+    MOST_MIB,
+    Pool,
+    is_memory,
+)
+from core.project_reader.yaml_reader import YamlSection
+
+_MASTER = re.compile(rf"{MASTER_SCHEME}(\[[0-9A-Fa-f:]+\]|[A-Za-z0-9._-]+):[1-9][0-9]{{0,4}}\Z")
+_PAGE = re.compile(r"https?://[^/\s@?#]+/?\Z")
+
+
+def read_pool(section: YamlSection) -> Pool:
+    """Read the only pool of an environment; a local one if none is declared."""
+    below = section.section("pool")
+    if below is None:
+        return Pool()
+    below.only(("name", *_POOL_KEYS))
+    return _pool(below, below.text("name", CLUSTER if below.text("master", "") else LOCAL))
+
+
+def read_named_pools(section: YamlSection) -> tuple[Pool, ...]:
+    """Read the pools of an environment that has several, in their order; empty if it has only one."""
+    below = section.section("pools")
+    if below is None:
+        if "pools" in section.nodes:
+            section.wrong("pools", "a mapping of pools by name", "write pools: {small: {cores: 2}, large: {cores: 8}}")
+        return ()
+    if "pool" in section.nodes:
+        section.wrong("pools", "left out beside pool", "move what pool declares below pools, under a name")
+    if not below.nodes:
+        section.wrong("pools", "at least one pool", "write pools: {small: {cores: 2}}, or leave it out")
+    found: dict[str, Pool] = {}
+    for name, node in below.nodes.items():
+        # The name is that of a folder, and of a lock in the data folder.
+        if not is_environment_name(name):
+            below.wrong(name, "named with letters, digits, _ and -", "give the pool another name")
+            continue
+        if met := next((other for other in found if other.lower() == name.lower()), None):
+            below.wrong(name, f"unlike {met} also in lower case", "give the pool another name")
+        inner = below.section(name)
+        if inner is not None:
+            inner.only(_POOL_KEYS)
+            found[name] = _pool(inner, name)
+        elif node.tag.endswith(":null"):
+            found[name] = Pool(name)
+    return tuple(found.values())
+
+
+_POOL_KEYS = ("url", "token", "tls", "ca", "master", "master_ui", "cores", "memory", "conf", "statements")
+
+
+def _pool(section: YamlSection, name: str) -> Pool:
+    cores = section.number("cores", 2, most=MOST_CORES)
+    if cores != int(cores):
+        section.wrong("cores", "a whole number", "write cores: 2")
+    memory = section.text("memory", "2g")
+    if not is_memory(memory):
+        section.wrong("memory", f"a size from {LEAST_MIB}m to {MOST_MIB // 1024}g", "write memory: 2g")
+        memory = "2g"
+    url = section.text("url", "")
+    if url and not url.startswith("sc://"):
+        section.wrong("url", "a Spark Connect address", "write url: sc://host:port")
+        url = ""
+    master, page = _master(section)
+    pool = Pool(
+        name=name,
+        url=url or None,
+        cores=int(cores),
+        memory=memory,
+        conf=section.pairs("conf"),
+        master=master,
+        master_ui=page,
+        statements=section.count("statements", example="40"),
+    )
+    return _secured(section, pool)
+
+
+_SECURITY_PARAMETERS = {
+    "token": "keep the token elsewhere: token: ${env:NAME}, ${file:/path} or ${command:program argument}",
+    "authorization": "keep the token elsewhere: token: ${env:NAME}, ${file:/path} or ${command:program argument}",
+    "use_ssl": "write tls: true instead",
+}
+"""Parameters of an address that have keys of their own, with the remedy, by name."""
+
+
+def _secured(section: YamlSection, pool: Pool) -> Pool:
+    """Read how connections to a pool with a `url` are secured."""
+    parameters = {each.partition("=")[0].strip().lower() for each in (pool.url or "").split(";")[1:]}
+    for name in sorted(parameters & _SECURITY_PARAMETERS.keys()):
+        section.wrong("url", f"an address without {name}", _SECURITY_PARAMETERS[name])
+    if pool.url is None:
+        remedy = "remove it" if pool.master else "write url: sc://host:port, or remove it"
+        for key in ("token", "tls", "ca"):
+            if key in section.nodes:
+                section.wrong(key, "left out without url", remedy)
+        return pool
+    ca, node = section.text("ca", ""), section.nodes.get("token")
+    # A value that is no reference is a secret, and must not be in a problem.
+    token = secret_reference(node.value) if isinstance(node, yaml.ScalarNode) else None
+    if node is not None and token is None:
+        remedy = "write token: ${env:NAME}, ${file:/path} or ${command:program argument}"
+        section.wrong("token", "a reference to a secret", remedy)
+    if ca and not ca.startswith("/"):
+        section.wrong("ca", "an absolute path", "write the path of a PEM file where the agent runs")
+    tls = section.flag("tls", bool(ca))
+    if ca and not tls:
+        section.wrong("tls", "true beside ca", "write tls: true, or remove ca")
+    if token is not None and "tls" not in section.nodes and not tls and not _is_loopback(pool.url):
+        remedy = "write tls: true or, if the network is trusted, tls: false"
+        section.wrong("token", "encrypted on its way to another machine", remedy)
+    return replace(pool, token=token, tls=tls, ca=ca)
+
+
+def _is_loopback(url: str) -> bool:
+    return (urlsplit(url).hostname or "") in ("localhost", "127.0.0.1", "::1")
+
+
+def _master(section: YamlSection) -> tuple[str | None, str]:
+    """Return the address of a standalone cluster's master, and the URL of its web interface."""
+    master, page = section.text("master", ""), section.text("master_ui", "")
+    if master and "url" in section.nodes:
+        remedy = "remove url to let the agent start a server on that cluster, or master to use the server at url"
+        section.wrong("master", "left out beside url", remedy)
+        return None, ""
+    if master and not _MASTER.match(master):
+        section.wrong("master", "the address of a standalone cluster's master", _instead_of(master))
+        return None, ""
+    if page and not master:
+        section.wrong("master_ui", "left out without master", "write master: spark://host:7077")
+        return None, ""
+    if page and not _PAGE.match(page):
+        section.wrong("master_ui", "the URL of the master's web interface", "write master_ui: http://host:8080")
+        page = ""
+    return master or None, page
+
+
+def _instead_of(master: str) -> str:
+    if master.startswith("local"):
+        return "remove it: without master, the agent starts a local server with that many cores"
+    if master.partition(":")[0] in ("yarn", "k8s"):
+        return "start a Connect server there, and write its address: url: sc://host:15002"
+    if "," in master:
+        return f"write one of the masters: master: {master.partition(',')[0]}"
+    return "write master: spark://host:7077, as the master's web interface shows it"
