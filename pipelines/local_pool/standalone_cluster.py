@@ -235,7 +235,7 @@ def _wait_for_recovery(plan: ClusterPlan, say: Say) -> None:
     began = time.monotonic()
     while (elapsed := time.monotonic() - began) < 2 * SILENT_S:
         view = _view(plan.page)
-        if view is not None and view.status == ALIVE:
+        if view is None or view.status == ALIVE:
             return
         say(f"the master recovers: {elapsed:.0f} s of at most {2 * SILENT_S} s")
         time.sleep(RECOVERY_POLL_S)

@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,17 @@ def test_a_kill_just_after_a_process_began_leaves_one_that_is_found(cluster: Sta
     assert not [pid for pid in pids(status).values() if pid and process_start(pid)]
 
 
+def test_up_waits_until_a_restarted_master_has_recovered(
+    cluster: StandaloneCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    states = ["RECOVERING", "RECOVERING", "ALIVE"]
+    monkeypatch.setattr(standalone_cluster, "RECOVERY_POLL_S", 0.0)
+    monkeypatch.setattr(standalone_cluster, "_view", lambda page: ClusterView("", states.pop(0) if states else "ALIVE"))
+    said: list[str] = []
+    cluster.up({}, said.append)
+    assert [text for text in said if "recovers" in text] == ["the master recovers: 0 s of at most 40 s"] * 2
+
+
 def test_the_master_speaks_for_each_process(cluster: StandaloneCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     status = up(cluster)
     assert [each["master_says"] for each in status["processes"]] == [None, None] and status["applications"] is None
@@ -87,4 +99,8 @@ def test_the_master_speaks_for_each_process(cluster: StandaloneCluster, monkeypa
     monkeypatch.setattr(standalone_cluster, "_view", lambda page: view)
     status = cluster.status()
     assert [each["master_says"] for each in status["processes"]] == ["ALIVE", "DEAD"]
+    # The master lists a worker that was started again beside its dead predecessor, in any order.
+    both = replace(view, workers=(replace(dead, state="ALIVE"), dead))
+    monkeypatch.setattr(standalone_cluster, "_view", lambda page: both)
+    assert [each["master_says"] for each in cluster.status()["processes"]] == ["ALIVE", "ALIVE"]
     assert cluster.down()["applications"] == ["app-1"]
