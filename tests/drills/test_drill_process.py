@@ -9,7 +9,7 @@ import pytest
 
 SUPPORT = Path(__file__).parents[1] / "support"
 DRILL = """
-import subprocess, sys
+import subprocess, sys, time
 sys.path.insert(0, sys.argv[1])
 from drill_process import run_drill
 
@@ -17,7 +17,9 @@ def main():
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     try:
         print("begun", flush=True)
-        child.wait()
+        # A wait without timeout would never see a signal that arrives just before it begins.
+        while child.poll() is None:
+            time.sleep(0.01)
         return 0
     finally:
         print("ending", flush=True)
