@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import groupby, islice
-from pathlib import Path
 
 from core.observed.aligned_positions import NOTHING, BatchHistory, BatchPosition
 from pipelines.storage.file_sources import TABLE_LOG_FOLDER
+from pipelines.storage.file_store import store_of
 from pipelines.storage.file_stream_logs import (
     LogEntry,
     batch_files,
@@ -113,7 +113,7 @@ class BatchHistories:
 
     def _position(self, checkpoint: str, batch: int, sources: int) -> BatchPosition | None:
         try:
-            lines = Path(f"{checkpoint}/offsets/{batch}").read_text("utf-8").split("\n")
+            lines = store_of(checkpoint).read(f"{checkpoint}/offsets/{batch}").decode().split("\n")
         except FileNotFoundError:
             return None
         if not lines[0].startswith("v") or len(lines) < 2:

@@ -5,16 +5,13 @@ place. If the file system supports hard links, two versions can therefore share 
 the other complete.
 """
 
-import errno
 import json
 import os
 import re
-import secrets
-import shutil
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
+from contextlib import suppress
 from typing import Any
 from urllib.parse import quote
 
@@ -30,8 +27,9 @@ from core.ports.storage import (
     VersionFolders,
 )
 from pipelines.storage.file_sources import TABLE_LOG_FOLDER, is_data
+from pipelines.storage.file_store import FolderEntry, store_of
 from pipelines.storage.file_stream_logs import LogEntry, batch_files, local_path, newest_batch, whole_table_log
-from pipelines.storage.file_system import read_json, sync_folder, write_json
+from pipelines.storage.file_system import read_json, write_json
 
 MARK_FILE = "_headgate_fork"
 """File that marks a checkpoint created by this module. It records the run, the origin and the batch."""
@@ -43,7 +41,6 @@ Prepare = Callable[[str, Mapping[str, Any]], None]
 """Signature of `core.ports.storage.Checkpoints.prepare`."""
 
 _NUMBERED = re.compile(r"(\d+)(?:[._]|$)")
-_NOT_LINKED = frozenset({errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP, errno.EOPNOTSUPP})
 _JAVA_KEEPS = "/!$&'()*+,;=:@~_-."
 _HEADER = "v1\n"
 _BEFORE_START = "\0"
@@ -63,20 +60,20 @@ def fork(
 
     If the table `has_transaction_log`, its rows and batch records are written by Spark, not by this function.
     """
-    place = Path(copy.checkpoint)
+    place = copy.checkpoint
     if (made := _existing_start(prepare, place, note)) is not None:
         return made
     batch = newest_batch(f"{origin.checkpoint}/commits")
     if rows is OriginRows.BEFORE and not has_transaction_log:
-        os.makedirs(copy.before, exist_ok=True)
+        store_of(copy.before).make_folders(copy.before)
     if batch is not None and not has_transaction_log:
         _fork_log(origin.table, copy.table, batch, rows_into=copy.table if rows is OriginRows.INSIDE else "")
         if rows is OriginRows.BEFORE:
             _fork_log(origin.table, copy.before, batch, rows_into=copy.before)
 
-    def fill(building: Path) -> None:
+    def fill(building: str) -> None:
         if batch is not None:
-            _copy_checkpoint(Path(origin.checkpoint), building, batch)
+            _copy_checkpoint(origin.checkpoint, building, batch)
 
     start = StartPosition(batch, str(uuid.uuid4()) if batch is not None else "")
     return _build_checkpoint(prepare, place, note, start, fill, origin=origin.checkpoint)
@@ -102,14 +99,14 @@ def create_checkpoint_after(
         raise Refused(
             "a table with a log cannot be marked as read before its first batch", remedy="choose another strategy"
         )
-    place = Path(version.checkpoint)
+    place = version.checkpoint
     if (made := _existing_start(prepare, place, note)) is not None:
         return made
     conf = pinned(like)
-    if batch is not None and not has_transaction_log and not os.path.isdir(f"{version.table}/{TABLE_LOG_FOLDER}"):
+    if batch is not None and not has_transaction_log and not _has_log(version.table):
         _write_log(version.table, {str(number): () for number in range(batch + 1)})
 
-    def fill(building: Path) -> None:
+    def fill(building: str) -> None:
         _write_seen(building, seen, read=batch is not None)
         if batch is not None:
             _write_positions(building, batch, seen, conf)
@@ -126,12 +123,15 @@ def seen_files(folder: str, upto: int | None = None) -> tuple[SeenFile, ...]:
     folder = local_path(folder)
     if "://" in folder:
         raise Refused(f"{folder} cannot be listed from this machine", remedy="start at the earliest row")
-    if os.path.isdir(f"{folder}/{TABLE_LOG_FOLDER}"):
+    if _has_log(folder):
         return tuple(
             SeenFile(str(entry["path"]), int(entry.get("modificationTime", 0)))
             for entry in _logged(f"{folder}/{TABLE_LOG_FOLDER}", upto)
         )
-    return tuple(SeenFile(uri(path), int(os.stat(path).st_mtime * 1000)) for path in sorted(_below(folder)))
+    return tuple(
+        SeenFile(uri(entry.path), int(entry.stat().st_mtime * 1000))
+        for entry in sorted(_below(folder), key=lambda entry: entry.path)
+    )
 
 
 def uri(path: str) -> str:
@@ -144,77 +144,78 @@ def pinned(checkpoint: str) -> Mapping[str, str]:
     newest = newest_batch(f"{checkpoint}/offsets") if checkpoint else None
     if newest is None:
         return {}
-    lines = Path(f"{checkpoint}/offsets/{newest}").read_text("utf-8").split("\n")
+    lines = store_of(checkpoint).read(f"{checkpoint}/offsets/{newest}").decode().split("\n")
     found = json.loads(lines[1]).get("conf", {}) if len(lines) > 1 else {}
     return {str(key): str(value) for key, value in found.items()}
 
 
-def _existing_start(prepare: Prepare, place: Path, note: Mapping[str, Any]) -> StartPosition | None:
+def _existing_start(prepare: Prepare, place: str, note: Mapping[str, Any]) -> StartPosition | None:
     """Return the start position if this run has already created the checkpoint; None if the folder is unused.
 
     Raises FolderTaken if a query was already started on the checkpoint.
     """
-    prepare(str(place), note)
+    prepare(place, note)
     mark = read_json(f"{place}/{MARK_FILE}")
     if mark:
         return StartPosition(mark.get("batch"), str(mark.get("id", "")))
-    if any((place / name).exists() for name in ("metadata", "offsets", "commits")):
+    if any(store_of(place).exists(f"{place}/{name}") for name in ("metadata", "offsets", "commits")):
         raise FolderTaken(f"{place} was started before its positions were prepared")
     return None
 
 
 def _build_checkpoint(
     prepare: Prepare,
-    place: Path,
+    place: str,
     note: Mapping[str, Any],
     start: StartPosition,
-    fill: Callable[[Path], None],
+    fill: Callable[[str], None],
     *,
     origin: str,
 ) -> StartPosition:
-    building, empty = place.with_name(f".{place.name}.fork"), place.with_name(f".{place.name}.empty")
+    files, (above, name) = store_of(place), os.path.split(place)
+    building, empty = f"{above}/.{name}.fork", f"{above}/.{name}.empty"
     for left in (building, empty):
-        shutil.rmtree(left, ignore_errors=True)
-    prepare(str(building), note)
+        files.remove_tree(left)
+    prepare(building, note)
     fill(building)
     if start.id:
-        (building / "metadata").write_text(_line({"id": start.id}), "utf-8")
-    write_json(
-        building / MARK_FILE, {"run": note.get("run", ""), "origin": origin, "batch": start.batch, "id": start.id}
-    )
-    os.rename(place, empty)
-    os.rename(building, place)
-    sync_folder(place.parent)
-    shutil.rmtree(empty, ignore_errors=True)
+        files.write(f"{building}/metadata", _line({"id": start.id}).encode())
+    mark = {"run": note.get("run", ""), "origin": origin, "batch": start.batch, "id": start.id}
+    write_json(f"{building}/{MARK_FILE}", mark)
+    files.rename(place, empty)
+    files.rename(building, place)
+    files.remove_tree(empty)
     return start
 
 
-def _copy_checkpoint(origin: Path, building: Path, batch: int) -> None:
+def _copy_checkpoint(origin: str, building: str, batch: int) -> None:
     """Copy a checkpoint up to and including `batch`, even while its query runs.
 
     Raises TryAgain if the copy is incomplete.
     """
     for log in ("offsets", "commits"):
-        _copy_tree(origin / log, building / log, upto=batch)
+        _copy_tree(f"{origin}/{log}", f"{building}/{log}", upto=batch)
     # Source files that were recorded after `batch` are read by the copy's next batch.
-    _copy_tree(origin / "sources", building / "sources")
-    _copy_tree(origin / "state", building / "state", upto=batch + 1)
-    if (origin / TOPICS_FILE).exists():
+    _copy_tree(f"{origin}/sources", f"{building}/sources")
+    _copy_tree(f"{origin}/state", f"{building}/state", upto=batch + 1)
+    files = store_of(origin)
+    if files.exists(f"{origin}/{TOPICS_FILE}"):
         _share(f"{origin}/{TOPICS_FILE}", f"{building}/{TOPICS_FILE}", needed=True)
     needed = {batch, max(0, batch - 1)}
     whole = needed <= set(_batch_files(f"{building}/offsets")) and batch in _batch_files(f"{building}/commits")
-    if not whole or not (origin / "commits" / str(batch)).exists() or _lacks_state(building / "state", batch + 1):
+    if not whole or not files.exists(f"{origin}/commits/{batch}") or _lacks_state(f"{building}/state", batch + 1):
         raise TryAgain(f"batch {batch} of {origin} could not be copied completely", remedy="try again")
 
 
-def _copy_tree(origin: Path, copy: Path, *, upto: int | None = None) -> None:
+def _copy_tree(origin: str, copy: str, *, upto: int | None = None) -> None:
     """Copy a folder recursively, without files whose batch number exceeds `upto`.
 
     Files that disappear during the copy are omitted, because Spark deletes only outdated files.
     """
-    for folder, _, names in os.walk(origin):
-        target = copy / os.path.relpath(folder, origin)
-        os.makedirs(target, exist_ok=True)
+    files = store_of(origin)
+    for folder, _, names in files.walk(origin):
+        target = copy + folder.removeprefix(origin)
+        files.make_folders(target)
         for name in names:
             number = _NUMBERED.match(name)
             if name.startswith(".") or (upto is not None and number is not None and int(number[1]) > upto):
@@ -222,8 +223,8 @@ def _copy_tree(origin: Path, copy: Path, *, upto: int | None = None) -> None:
             _share(f"{folder}/{name}", f"{target}/{name}", needed=False)
 
 
-def _lacks_state(state: Path, version: int) -> bool:
-    for _, below, names in os.walk(state):
+def _lacks_state(state: str, version: int) -> bool:
+    for _, below, names in store_of(state).walk(state):
         below[:] = [name for name in below if not name.startswith("_")]
         numbers = {int(found[1]) for found in map(_NUMBERED.match, names) if found}
         if numbers and version not in numbers:
@@ -249,66 +250,68 @@ def _fork_log(origin: str, table: str, batch: int, *, rows_into: str) -> None:
 
 
 def _moved(path: str, origin: str, table: str) -> Iterator[LogEntry]:
-    with open(path, encoding="utf-8") as lines:
+    made: set[str] = set()
+    with store_of(path).open(path) as lines:
         next(lines, None)
-        for line in filter(None, map(str.strip, lines)):
+        for line in filter(None, map(bytes.strip, lines)):
             entry = json.loads(line)
             found = local_path(str(entry["path"]))
             if not found.startswith(f"{origin}/"):
                 raise Refused(f"{found} is not below {origin}", remedy="rebuild the table from its sources")
             own = table + found.removeprefix(origin)
             if entry.get("action", "add") == "add":
-                os.makedirs(os.path.dirname(own), exist_ok=True)
+                if (above := os.path.dirname(own)) not in made:
+                    store_of(above).make_folders(above)
+                    made.add(above)
                 _share(found, own, needed=True)
             yield {**entry, "path": uri(own)}
 
 
 def _write_log(table: str, entries: Mapping[str, Iterable[LogEntry]]) -> None:
-    building, log = Path(table) / f".{TABLE_LOG_FOLDER}.fork", Path(table) / TABLE_LOG_FOLDER
-    shutil.rmtree(building, ignore_errors=True)
-    building.mkdir(parents=True)
+    files, building, log = store_of(table), f"{table}/.{TABLE_LOG_FOLDER}.fork", f"{table}/{TABLE_LOG_FOLDER}"
+    files.remove_tree(building)
+    files.make_folders(building)
     for name, found in entries.items():
-        with open(building / name, "w", encoding="utf-8") as file:
-            file.write("v1")
-            file.writelines(f"\n{_line(entry)}" for entry in found)
-    shutil.rmtree(log, ignore_errors=True)
-    os.rename(building, log)
-    sync_folder(Path(table))
+        files.write(f"{building}/{name}", "\n".join(("v1", *map(_line, found))).encode())
+    files.remove_tree(log)
+    files.rename(building, log)
 
 
-def _write_seen(building: Path, seen: Sequence[Seen], *, read: bool) -> None:
+def _write_seen(building: str, seen: Sequence[Seen], *, read: bool) -> None:
     """Write a log for each file source, so that Spark treats the source's files as seen, and a start offset for topics.
 
     With `read`, the log assigns the files to batch 0, which counts as having read them; without `read`, it assigns them
     to no batch. Spark treats all entries of such a log as seen, and a batch reads only the entries with its own number.
     """
+    store = store_of(building)
     for ordinal, files in enumerate(seen):
         if not files or isinstance(files, SeenLog):
             continue
-        log = building / "sources" / str(ordinal)
-        log.mkdir(parents=True)
+        log = f"{building}/sources/{ordinal}"
+        store.make_folders(log)
         if isinstance(files, SeenMessages):
-            (log / "0").write_text(_BEFORE_START + _HEADER + files.offset, "utf-8")
+            store.write(f"{log}/0", f"{_BEFORE_START}{_HEADER}{files.offset}".encode())
             continue
         lines = (_line({"path": file.path, "timestamp": file.modified_ms, "batchId": 0}) for file in files)
-        text = _HEADER + "\n".join(lines)
-        (log / "0").write_text(text if read else "v1", "utf-8")
+        content = (_HEADER + "\n".join(lines)).encode()
+        store.write(f"{log}/0", content if read else b"v1")
         if not read:
-            (log / "1").write_text(text, "utf-8")
+            store.write(f"{log}/1", content)
 
 
-def _write_positions(building: Path, batch: int, seen: Sequence[Seen], conf: Mapping[str, str]) -> None:
+def _write_positions(building: str, batch: int, seen: Sequence[Seen], conf: Mapping[str, str]) -> None:
     offsets = [
         files.offset if isinstance(files, SeenLog | SeenMessages) else _line({"logOffset": 0}) if files else "-"
         for files in seen
     ]
     now = {"batchWatermarkMs": 0, "batchTimestampMs": int(time.time() * 1000), "conf": dict(conf)}
+    store = store_of(building)
     for name in ("offsets", "commits"):
-        (building / name).mkdir()
+        store.make_folders(f"{building}/{name}")
     # At a start, Spark also reads the batch before the latest.
     for number in range(max(0, batch - 1), batch + 1):
-        (building / "offsets" / str(number)).write_text(_HEADER + "\n".join((_line(now), *offsets)), "utf-8")
-        (building / "commits" / str(number)).write_text(_HEADER + _line({"nextBatchWatermarkMs": 0}), "utf-8")
+        store.write(f"{building}/offsets/{number}", (_HEADER + "\n".join((_line(now), *offsets))).encode())
+        store.write(f"{building}/commits/{number}", (_HEADER + _line({"nextBatchWatermarkMs": 0})).encode())
 
 
 def _logged(log: str, upto: int | None) -> Iterator[LogEntry]:
@@ -327,15 +330,22 @@ def _logged(log: str, upto: int | None) -> Iterator[LogEntry]:
 
 def _up_to(log: str, names: Mapping[int, str], first: int, last: int) -> Iterator[LogEntry]:
     for number in range(first, last + 1):
-        with open(f"{log}/{names[number]}", encoding="utf-8") as lines:
+        with store_of(log).open(f"{log}/{names[number]}") as lines:
             next(lines, None)
             yield from (json.loads(line) for line in lines if line.strip())
 
 
-def _below(folder: str) -> Iterator[str]:
-    for here, below, names in os.walk(folder):
-        below[:] = filter(is_data, below)
-        yield from (f"{here}/{name}" for name in names if is_data(name))
+def _has_log(table: str) -> bool:
+    return store_of(table).is_folder(f"{table}/{TABLE_LOG_FOLDER}")
+
+
+def _below(folder: str) -> Iterator[FolderEntry]:
+    with suppress(FileNotFoundError, NotADirectoryError):
+        for entry in store_of(folder).entries(folder):
+            if is_data(entry.name) and not entry.is_dir():
+                yield entry
+            elif is_data(entry.name) and not store_of(folder).is_link(entry.path):
+                yield from _below(entry.path)
 
 
 def _batch_files(folder: str) -> dict[int, str]:
@@ -346,22 +356,13 @@ def _batch_files(folder: str) -> dict[int, str]:
 
 
 def _share(origin: str, copy: str, *, needed: bool) -> None:
-    # Nothing needs to be done if the copy exists.
     try:
-        os.link(origin, copy)
-    except FileExistsError:
-        return
+        store_of(origin).link_or_copy(origin, copy)
     except FileNotFoundError:
         if needed:
             raise Refused(
                 f"{origin} is missing, but its table refers to it", remedy="rebuild it from its sources"
             ) from None
-    except OSError as error:
-        if error.errno not in _NOT_LINKED:
-            raise
-        temporary = f"{os.path.dirname(copy)}/.{secrets.token_hex(8)}"
-        shutil.copy2(origin, temporary)
-        os.rename(temporary, copy)
 
 
 def _line(value: Mapping[str, Any]) -> str:

@@ -8,13 +8,11 @@ transaction log or, if its format has none, from its files.
 import json
 import os
 import secrets
-import shutil
 import stat
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from core.model.errors import HeadgateError, Refused, TryAgain
@@ -51,16 +49,9 @@ from pipelines.storage.delta_readers import mark_of
 from pipelines.storage.delta_schemas import columns_of
 from pipelines.storage.delta_tables import DeltaTables
 from pipelines.storage.file_sources import SETTLED_S, TABLE_LOG_FOLDER, TABLE_NOTE_FILE
+from pipelines.storage.file_store import missing, store_of
 from pipelines.storage.file_stream_logs import first_gap, local_path, newest_batch
-from pipelines.storage.file_system import (
-    move_folder,
-    reachable,
-    read_json,
-    remove_folder,
-    removed_as_empty,
-    sync_folder,
-    write_json,
-)
+from pipelines.storage.file_system import reachable, read_json, remove_folder, removed_as_empty, write_json
 from pipelines.storage.kafka_offsets import KafkaOffsets, mark_of_offsets, offsets_of, parsed_offsets
 from pipelines.storage.source_lag import REFRESH_S, SourceLags
 
@@ -110,33 +101,33 @@ class TableCheckpoints:
         self._batches: dict[str, tuple[int, int | None]] = {}
 
     def prepare(self, folder: str, note: Mapping[str, Any]) -> None:
-        place, run = Path(folder), str(note.get("run", ""))
+        files, run = store_of(folder), str(note.get("run", ""))
         with reachable(folder):
-            if place.exists():
-                self._check_ours(place)
-                if (made_by := _made_by(place)) == run:
+            if files.exists(folder):
+                self._check_ours(folder)
+                if (made_by := _made_by(folder)) == run:
                     return
-                if not _is_unused(place):
-                    raise FolderTaken(f"{place} contains data written by run {made_by or 'unknown'}, not by this run")
-                write_json(place / TABLE_NOTE_FILE, note)
-                write_json(place / OWNER_FILE, self._owner(run))
+                if not _is_unused(folder):
+                    raise FolderTaken(f"{folder} contains data written by run {made_by or 'unknown'}, not by this run")
+                write_json(f"{folder}/{TABLE_NOTE_FILE}", note)
+                write_json(f"{folder}/{OWNER_FILE}", self._owner(run))
                 return
-            place.parent.mkdir(parents=True, exist_ok=True)
-            temporary = place.parent / f".{place.name}.{secrets.token_hex(4)}"
-            temporary.mkdir()
+            above, name = os.path.split(folder)
+            temporary = f"{above}/.{name}.{secrets.token_hex(4)}"
+            files.make_folders(temporary)
             try:
-                write_json(temporary / OWNER_FILE, self._owner(run))
-                write_json(temporary / TABLE_NOTE_FILE, note)
-                os.rename(temporary, place)
+                write_json(f"{temporary}/{OWNER_FILE}", self._owner(run))
+                write_json(f"{temporary}/{TABLE_NOTE_FILE}", note)
+                files.rename(temporary, folder)
             except OSError:
                 # On a full disk, every attempt would otherwise leave a temporary folder behind.
-                shutil.rmtree(temporary, ignore_errors=True)
+                files.remove_tree(temporary)
                 raise
-            sync_folder(place.parent)
 
     def read(self, folder: str) -> CheckpointState | None:
         with reachable(folder):
-            if not os.path.isdir(folder):
+            files = store_of(folder)
+            if not files.is_folder(folder):
                 return None
             batch, planned = self._newest(f"{folder}/commits"), self._newest(f"{folder}/offsets")
             try:
@@ -149,7 +140,7 @@ class TableCheckpoints:
                     run=str(owner.get("run") or ""),
                     batch=batch,
                     planned=planned,
-                    committed_at=None if batch is None else os.stat(f"{folder}/commits/{batch}").st_mtime,
+                    committed_at=None if batch is None else files.stat(f"{folder}/commits/{batch}").st_mtime,
                     consumed={} if batch is None else self._consumed(folder, batch),
                 )
             except (ValueError, FileNotFoundError):
@@ -158,9 +149,8 @@ class TableCheckpoints:
     def missing_checkpoint_file(self, folder: str) -> str:
         with reachable(folder):
             try:
-                sources = sorted(
-                    entry.name for entry in os.scandir(f"{folder}/sources") if whole_number(entry.name) is not None
-                )
+                entries = store_of(folder).entries(f"{folder}/sources")
+                sources = sorted(entry.name for entry in entries if whole_number(entry.name) is not None)
             except FileNotFoundError:
                 return ""
             for source in sources:
@@ -169,25 +159,23 @@ class TableCheckpoints:
             return ""
 
     def take_over(self, folder: str, former: str = "") -> None:
-        place = Path(folder)
         with reachable(folder):
-            self._check_ours(place, former)
-            write_json(place / OWNER_FILE, self._owner(_made_by(place)))
+            self._check_ours(folder, former)
+            write_json(f"{folder}/{OWNER_FILE}", self._owner(_made_by(folder)))
 
     def note(self, folder: str, note: Mapping[str, Any]) -> None:
         with reachable(folder):
-            write_json(Path(folder) / TABLE_NOTE_FILE, note)
+            write_json(f"{folder}/{TABLE_NOTE_FILE}", note)
 
     def set_aside(self, folder: str, into: str) -> None:
-        place, target = Path(folder), Path(into)
+        files = store_of(folder)
         with reachable(folder):
-            if not place.exists():
+            if not files.exists(folder):
                 return
-            self._check_ours(place)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            if target.exists():
-                target = target.with_name(f"{target.name}.{secrets.token_hex(4)}")
-            move_folder(place, target)
+            self._check_ours(folder)
+            files.make_folders(os.path.dirname(into))
+            target = f"{into}.{secrets.token_hex(4)}" if files.exists(into) else into
+            files.move(folder, target)
             self._offsets.pop(folder, None)
             for log in ("commits", "offsets"):
                 self._batches.pop(f"{folder}/{log}", None)
@@ -195,56 +183,60 @@ class TableCheckpoints:
     def remove(self, folder: str) -> bool:
         # The owner file is deleted last, so that it remains as proof of ownership if anything cannot be deleted.
         # Symbolic links are not followed.
-        place = Path(folder)
-        if place.is_symlink():
+        files = store_of(folder)
+        if files.is_link(folder):
             return False
         with reachable(folder):
-            if not place.exists():
+            if not files.exists(folder):
                 return True
             try:
-                self._check_ours(place)
+                self._check_ours(folder)
             except Refused:
                 return False
-            remove_folder(place, last=OWNER_FILE)
+            remove_folder(folder, last=OWNER_FILE)
             return True
 
     def put_back(self, aside: str, folder: str) -> None:
-        place, target = Path(aside), Path(folder)
+        files = store_of(folder)
         with reachable(folder):
-            if not place.exists():
-                if not target.exists():
-                    raise Refused(f"{place} is no longer in the trash", remedy="nothing was changed")
-                self._check_ours(target)
+            if not files.exists(aside):
+                if not files.exists(folder):
+                    raise Refused(f"{aside} is no longer in the trash", remedy="nothing was changed")
+                self._check_ours(folder)
                 return
-            if target.exists() and not removed_as_empty(target):
-                raise Refused(f"{target} exists, and {place} would take its place", remedy="move one of them away")
-            self._check_ours(place)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            move_folder(place, target)
+            if files.exists(folder) and not removed_as_empty(folder):
+                raise Refused(f"{folder} exists, and {aside} would take its place", remedy="move one of them away")
+            self._check_ours(aside)
+            files.make_folders(os.path.dirname(folder))
+            files.move(aside, folder)
             with suppress(OSError):
                 # Remove the folders of version and kind, and the trash, if they are empty: an empty folder has no owner
                 # file to check.
-                for left in place.parents[:3]:
-                    left.rmdir()
+                left = aside
+                for _ in range(3):
+                    left = os.path.dirname(left)
+                    files.rmdir(left)
 
     def checkpoints_of_version(self, checkpoint: str) -> tuple[str, ...]:
-        first = Path(checkpoint)
+        above, name = os.path.split(checkpoint)
+        files = store_of(checkpoint)
         with reachable(checkpoint):
-            beside = first.parent.glob(f"{first.name}*") if first.parent.is_dir() else ()
-            return tuple(
-                sorted(str(p) for p in beside if p.is_dir() and (p == first or p.name.startswith(f"{first.name}.")))
-            )
+            beside = files.entries(above) if files.is_folder(above) else ()
+            mine = [entry for entry in beside if entry.name == name or entry.name.startswith(f"{name}.")]
+            return tuple(sorted(entry.path for entry in mine if entry.is_dir()))
 
     def is_there(self, folder: str) -> bool:
         with reachable(folder):
             try:
-                return stat.S_ISDIR(os.stat(local_path(folder)).st_mode)
+                place = local_path(folder)
+                return stat.S_ISDIR(store_of(place).stat(place).st_mode)
             except (FileNotFoundError, NotADirectoryError):
                 return False
 
     def has_owner(self, folder: str) -> bool:
         with reachable(folder):
-            return Path(local_path(folder), OWNER_FILE).is_file()
+            place = local_path(folder)
+            return store_of(place).is_file(f"{place}/{OWNER_FILE}")
         return False
 
     # Contents of a table and what was written to it.
@@ -325,7 +317,10 @@ class TableCheckpoints:
         places: list[str] = []
         with self._log(folder) as log:
             places = [log.place_of(file) for file in log.files_at(version)] if log else []
-        return tuple(place for place in places if not os.path.exists(place))
+        with reachable(folder):
+            gone = missing(places)
+            return tuple(place for place in places if place in gone)
+        return ()
 
     def why_not_from(
         self, folder: str, format: str, start: LogStart, *, takes_changes: bool, tracked: bool = False
@@ -541,10 +536,10 @@ class TableCheckpoints:
         return next((log for log in found if delta_tables.is_there(log.place)), None)
 
     def _keep_topics(self, checkpoint: str, table: TableName, location: str) -> None:
-        if not os.path.isdir(checkpoint):
+        if not store_of(checkpoint).is_folder(checkpoint):
             return
-        ids, path = self._topics.ids(location), Path(checkpoint, TOPICS_FILE)
-        known = read_json(str(path))
+        ids, path = self._topics.ids(location), f"{checkpoint}/{TOPICS_FILE}"
+        known = read_json(path)
         if known.get(table) != ids:
             write_json(path, {**known, table: ids})
 
@@ -556,9 +551,9 @@ class TableCheckpoints:
         batch = self._newest(f"{checkpoint}/{'offsets' if planned else 'commits'}")
         with _reading(checkpoint), suppress(FileNotFoundError):
             if batch is not None:
-                return offsets_of(Path(f"{checkpoint}/offsets/{batch}").read_text("utf-8"), source[0]) or {}
+                return offsets_of(_text(f"{checkpoint}/offsets/{batch}"), source[0]) or {}
             # Where the first batch will start, once that is decided.
-            start = Path(f"{checkpoint}/sources/{source[0]}/0").read_text("utf-8")
+            start = _text(f"{checkpoint}/sources/{source[0]}/0")
             return parsed_offsets(start.partition("\n")[2]) or {}
         return {}
 
@@ -566,15 +561,15 @@ class TableCheckpoints:
         with _reading(checkpoint), suppress(FileNotFoundError):
             batch = self._newest(f"{checkpoint}/commits")
             if batch is not None:
-                return position_of(Path(f"{checkpoint}/offsets/{batch}").read_text("utf-8"), ordinal)
+                return position_of(_text(f"{checkpoint}/offsets/{batch}"), ordinal)
         return None
 
     def _owner(self, run: str) -> dict[str, Any]:
         return {"ledger": self.ledger, "machine": self.machine, "epoch": self.epoch, "run": run}
 
-    def _check_ours(self, place: Path, former: str = "") -> None:
+    def _check_ours(self, place: str, former: str = "") -> None:
         try:
-            owner = read_json(str(place / OWNER_FILE)).get("ledger", "")
+            owner = read_json(f"{place}/{OWNER_FILE}").get("ledger", "")
         except ValueError:
             owner = ""
         if owner not in (self.ledger, former or self.ledger):
@@ -592,7 +587,7 @@ class TableCheckpoints:
     def _newest(self, folder: str) -> int | None:
         """Return the latest batch in a log folder, or None. The folder is listed again only if it has changed."""
         try:
-            changed = os.stat(folder)
+            changed = store_of(folder).stat(folder)
         except FileNotFoundError:
             return None
         known = self._batches.get(folder)
@@ -607,19 +602,23 @@ class TableCheckpoints:
         known = self._offsets.get(folder)
         if known is not None and known[0] == batch:
             return known[1]
-        consumed = _log_offsets(Path(f"{folder}/offsets/{batch}").read_text("utf-8"))
+        consumed = _log_offsets(_text(f"{folder}/offsets/{batch}"))
         self._offsets[folder] = (batch, consumed)
         return consumed
 
 
-def _made_by(place: Path) -> str:
+def _text(path: str) -> str:
+    return store_of(path).read(path).decode()
+
+
+def _made_by(place: str) -> str:
     return str(
         read_json(f"{place}/{OWNER_FILE}").get("run") or read_json(f"{place}/{TABLE_NOTE_FILE}").get("run") or ""
     )
 
 
-def _is_unused(place: Path) -> bool:
-    return all(path.name in (OWNER_FILE, TABLE_NOTE_FILE, TOPICS_FILE) for path in place.iterdir())
+def _is_unused(place: str) -> bool:
+    return all(entry.name in (OWNER_FILE, TABLE_NOTE_FILE, TOPICS_FILE) for entry in store_of(place).entries(place))
 
 
 def _log_offsets(text: str) -> Mapping[int, int]:
@@ -659,7 +658,7 @@ def _unreadable(folder: str, error: Exception) -> TryAgain:
 def _is_missing(folder: str) -> bool:
     """True if a path certainly does not exist; False if that cannot be seen."""
     try:
-        os.stat(folder)
+        store_of(folder).stat(folder)
     except (FileNotFoundError, NotADirectoryError):
         return True
     except OSError:
@@ -670,5 +669,5 @@ def _is_missing(folder: str) -> bool:
 def _refuse_unmounted(folder: str) -> None:
     # The disk may not be mounted, in which case the folder may still exist.
     above = os.path.dirname(local_path(folder.rstrip("/")))
-    if not os.path.isdir(above):
+    if not store_of(above).is_folder(above):
         raise TryAgain(f"{above} is not there", remedy="mount it, or check its permissions")

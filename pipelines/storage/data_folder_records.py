@@ -11,12 +11,14 @@ Each file records how many times it has been written.
 import hashlib
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from core.model.errors import TryAgain
 from pipelines.storage.file_sources import TABLE_NOTE_FILE
+from pipelines.storage.file_store import store_of
 from pipelines.storage.file_system import reachable, read_json, write_json
 
 MARK_FILE = "_headgate_world"
@@ -74,19 +76,18 @@ def read_mark(data: str) -> EnvironmentMark | None:
 def write_mark(data: str, mark: EnvironmentMark) -> None:
     """Write a data folder's mark, creating the folder if it is missing."""
     with reachable(data):
-        Path(data).mkdir(parents=True, exist_ok=True)
-        write_json(Path(data, MARK_FILE), asdict(mark))
+        store_of(data).make_folders(data)
+        write_json(f"{data}/{MARK_FILE}", asdict(mark))
 
 
 def table_folders(data: str) -> tuple[TableFolder, ...]:
     """List the table folders in a data folder that have a Headgate note, sorted by table and version."""
     found = []
-    tables = Path(data, "tables")
     with reachable(data):
-        for folder in tables.iterdir() if tables.is_dir() else ():
+        for folder in _paths_in(f"{data}/tables"):
             try:
-                note = read_json(str(folder / TABLE_NOTE_FILE))
-                found.append(TableFolder(note["table"], int(note["version"]), note.get("run", ""), str(folder)))
+                note = read_json(f"{folder}/{TABLE_NOTE_FILE}")
+                found.append(TableFolder(note["table"], int(note["version"]), note.get("run", ""), folder))
             except (ValueError, KeyError, TypeError):
                 continue
     return tuple(sorted(found, key=lambda folder: (folder.table, folder.version)))
@@ -118,7 +119,7 @@ def read_record(data: str, name: str) -> RegistryRecord | None:
     path = _path(data, name)
     with reachable(data):
         try:
-            found = read_json(str(path))
+            found = read_json(path)
             return RegistryRecord(**found) if found else None
         except (ValueError, TypeError) as error:
             raise TryAgain(f"{path} cannot be read: {error}", remedy="restore it, or move it away") from error
@@ -128,7 +129,7 @@ def write_record(data: str, name: str, record: RegistryRecord) -> None:
     """Write a record of the registry atomically."""
     path = _path(data, name)
     with reachable(data):
-        path.parent.mkdir(parents=True, exist_ok=True)
+        store_of(data).make_folders(f"{data}/{RECORDS_FOLDER}")
         what = {"ledger": record.ledger, "count": record.count, "row": record.row}
         said = {"withheld": record.withheld, "run": record.run}
         write_json(path, what | {key: value for key, value in said.items() if value})
@@ -136,18 +137,22 @@ def write_record(data: str, name: str, record: RegistryRecord) -> None:
 
 def remove_record(data: str, name: str) -> None:
     """Remove a record of the registry, if it exists."""
-    with reachable(data):
-        _path(data, name).unlink(missing_ok=True)
+    with reachable(data), suppress(FileNotFoundError):
+        store_of(data).unlink(_path(data, name))
 
 
 def record_names(data: str) -> tuple[str, ...]:
     """List the names of the versions recorded in the registry, sorted."""
-    folder = Path(data, RECORDS_FOLDER)
     with reachable(data):
-        names = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
+        names = [path.rpartition("/")[2] for path in _paths_in(f"{data}/{RECORDS_FOLDER}")]
     found = (name.removesuffix(_ENDING) for name in names if name.endswith(_ENDING) and not name.startswith("."))
     return tuple(sorted(name for name in found if name != SERVING_FILE and name.partition(".")[0] != SESSION_FILE))
 
 
-def _path(data: str, name: str) -> Path:
-    return Path(data, RECORDS_FOLDER, name + _ENDING)
+def _path(data: str, name: str) -> str:
+    return f"{data}/{RECORDS_FOLDER}/{name}{_ENDING}"
+
+
+def _paths_in(folder: str) -> list[str]:
+    files = store_of(folder)
+    return [entry.path for entry in files.entries(folder)] if files.is_folder(folder) else []

@@ -6,16 +6,17 @@ state of the table. Older commits are deleted after 30 days if a checkpoint cove
 
 import hashlib
 import json
-import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from io import TextIOWrapper
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from core.observed.table_statistics import SMALL_FILE
 from core.text.sentence import Sentence
 from pipelines.storage.delta_log_files import STATE, Columns, actions_in, checkpoints_in, commits_in, why_unreadable
+from pipelines.storage.file_store import FileStatus, store_of
 from pipelines.storage.file_stream_logs import local_path
 
 
@@ -146,6 +147,7 @@ class DeltaLog:
         """Create the log of the table in `folder`, without reading it."""
         self.folder = folder
         self.place = f"{folder}/_delta_log"
+        self._files = store_of(folder)
         self.life = 0
         """Number of times the log was read from its beginning. A new value invalidates everything derived earlier."""
         self._forget()
@@ -187,7 +189,7 @@ class DeltaLog:
         Raises NoDeltaLog if there is no table, and ValueError if the log cannot be read.
         """
         try:
-            about = os.stat(self.place)
+            about = self._files.stat(self.place)
         except (FileNotFoundError, NotADirectoryError) as error:
             self._forget()
             raise NoDeltaLog(self.folder) from error
@@ -231,7 +233,7 @@ class DeltaLog:
 
         Checking one version is enough, because a cleanup removes the oldest versions first.
         """
-        if version <= self.head and not os.path.exists(self.path(version)):
+        if version <= self.head and not self._files.exists(self.path(version)):
             raise CommitsGone(f"version {version} of {self.folder} is no longer in its log")
 
     def keeps_all(self) -> bool:
@@ -264,8 +266,8 @@ class DeltaLog:
 
     def commit_mark(self, version: int) -> str:
         """Return a digest of a version's commit file; empty if the file is no longer in the log."""
-        with suppress(FileNotFoundError), open(self.path(version), "rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()[:16]
+        with suppress(FileNotFoundError):
+            return hashlib.sha256(self._files.read(self.path(version))).hexdigest()[:16]
         return ""
 
     def place_of(self, file: DataFile) -> str:
@@ -374,8 +376,16 @@ class DeltaLog:
 
     def _mark_of(self, version: int) -> _Mark | None:
         with suppress(FileNotFoundError):
-            return _mark(os.stat(self.path(version)))
+            return _mark(self._files.stat(self.path(version)))
         return None
+
+    def bytes_of(self, versions: range) -> int | None:
+        """Return the total size of commit files; None if one of them is gone."""
+        found = {entry.name: entry for entry in self._files.entries(self.place)} if versions else {}
+        try:
+            return sum(found[f"{version:0{_DIGITS}}.json"].stat().st_size for version in versions)
+        except (FileNotFoundError, KeyError):
+            return None
 
     def path(self, version: int) -> str:
         return f"{self.place}/{version:0{_DIGITS}}.json"
@@ -383,15 +393,16 @@ class DeltaLog:
     def read(self, version: int) -> Actions | None:
         """Read the actions of one commit; None if its file does not exist."""
         try:
-            with open(self.path(version), encoding="utf-8") as file:
-                found, about = _actions(file), os.fstat(file.fileno())
+            file, about = self._files.open_with_status(self.path(version))
+            with TextIOWrapper(file, "utf-8") as lines:
+                found = _actions(lines)
                 found.mark, found.at = _mark(about), about.st_mtime if found.at is None else found.at
         except FileNotFoundError:
             return None
         return found
 
 
-def _mark(about: os.stat_result) -> _Mark:
+def _mark(about: FileStatus) -> _Mark:
     return about.st_ino, about.st_size, about.st_mtime_ns
 
 

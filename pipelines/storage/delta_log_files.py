@@ -6,12 +6,12 @@ table's data files (Delta 4.4.0). A table that requires an unknown feature is no
 """
 
 import json
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from core.model.names import whole_number
 from core.text.sentence import Sentence
+from pipelines.storage.file_store import store_of
 from pipelines.storage.file_stream_logs import local_path
 
 _CHECKPOINT, _SIDECARS = ".checkpoint.", "_sidecars"
@@ -35,7 +35,7 @@ def checkpoints_in(place: str) -> list[tuple[int, str]]:
     A checkpoint in several parts has one entry per part. It is complete once all parts exist.
     """
     found: dict[int, list[str]] = {}
-    for name in os.listdir(place):
+    for name in (entry.name for entry in store_of(place).entries(place)):
         version = whole_number(name.partition(".")[0])
         if _CHECKPOINT in name and version is not None and name.endswith((".parquet", ".json")):
             found.setdefault(version, []).append(name)
@@ -59,14 +59,13 @@ def actions_in(place: str, name: str, columns: Sequence[str]) -> Iterator[Column
 def _actions_of(path: str, columns: Sequence[str]) -> Iterator[Columns]:
     if path.endswith(".json"):
         kinds = {column.partition(".")[0] for column in columns}
-        with open(path, encoding="utf-8") as file:
-            lines = [json.loads(line) for line in file if line.strip()]
+        lines = [json.loads(line) for line in store_of(path).read(path).splitlines() if line.strip()]
         yield {kind: [line.get(kind) for line in lines] for kind in kinds}
         return
     # Imported here, because an agent answers 0.2 s earlier after its start without this import.
     import pyarrow.parquet
 
-    with pyarrow.parquet.ParquetFile(path) as file:
+    with pyarrow.parquet.ParquetFile(store_of(path).for_arrow(path)) as file:
         for batch in file.iter_batches(columns=list(columns)):
             yield {column: batch.column(column).to_pylist() for column in batch.schema.names}
 
@@ -91,7 +90,8 @@ _COMMIT = ".json"
 
 def commits_in(place: str) -> list[int]:
     """Return the versions that have a commit file. Checkpoints and compacted commits have longer names."""
-    names = (whole_number(name.removesuffix(_COMMIT)) for name in os.listdir(place) if name.endswith(_COMMIT))
+    found = (entry.name for entry in store_of(place).entries(place))
+    names = (whole_number(name.removesuffix(_COMMIT)) for name in found if name.endswith(_COMMIT))
     return [version for version in names if version is not None]
 
 

@@ -5,18 +5,17 @@ therefore examined only once per reader.
 """
 
 import json
-import os
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
 
 from core.model.states import TableFaultKind
 from core.ports.storage import TableFault
 from pipelines.storage.delta_log import CommitsGone, DataFile, DeltaLog, Totals
 from pipelines.storage.delta_schemas import lost_column
+from pipelines.storage.file_store import missing, store_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +56,7 @@ def read_offsets(checkpoint: str, batch: int) -> Mapping[int, DeltaOffset]:
 
     Raises FileNotFoundError if the batch has no offsets file, and ValueError if its layout is unknown.
     """
-    lines = Path(f"{checkpoint}/offsets/{batch}").read_text("utf-8").split("\n")
+    lines = store_of(checkpoint).read(f"{checkpoint}/offsets/{batch}").decode().split("\n")
     if lines[0] != "v1":
         raise ValueError(f"not an offset log that is known: {lines[0][:20]!r}")
     return {ordinal: offset for ordinal, line in enumerate(lines[2:]) if (offset := offset_of(line)) is not None}
@@ -246,4 +245,4 @@ def first_without_files(log: DeltaLog, offset: DeltaOffset) -> int | None:
 
 
 def _are_there(log: DeltaLog, files: Sequence[DataFile]) -> bool:
-    return all(os.path.exists(log.place_of(file)) for file in files[:LOOKED_AT])
+    return not missing(log.place_of(file) for file in files[:LOOKED_AT])

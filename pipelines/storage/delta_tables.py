@@ -32,6 +32,7 @@ from pipelines.storage.delta_readers import (
     read_offsets,
 )
 from pipelines.storage.delta_schemas import lost_column
+from pipelines.storage.file_store import missing, store_of
 
 _DELTA = TABLE_FORMATS["delta"]
 
@@ -162,7 +163,7 @@ class DeltaTables:
 
 
 def is_there(folder: str) -> bool:
-    return os.path.isdir(f"{folder}/_delta_log")
+    return store_of(folder).is_folder(f"{folder}/_delta_log")
 
 
 def log_mark(log: DeltaLog, version: int | None) -> LogMark:
@@ -198,7 +199,7 @@ def written_files(log: DeltaLog, upto: int) -> tuple[str, ...] | None:
     if why := _why_other_rows(log, files):
         raise Refused(why)
     places = tuple(log.place_of(file) for file in files)
-    if gone := sum(not os.path.exists(place) for place in places):
+    if gone := len(missing(places)):
         raise Refused(f"{gone:,} of {len(places):,} are gone, as after a VACUUM")
     return places
 
@@ -365,10 +366,7 @@ def since_checkpoint(log: DeltaLog) -> tuple[int, int | None]:
     last = max((version for version, _ in log.checkpoints() if version <= log.head), default=-1)
     if log.head - last > LOOKED_AT:
         return log.head - last, None
-    try:
-        return log.head - last, sum(os.stat(log.path(version)).st_size for version in range(last + 1, log.head + 1))
-    except FileNotFoundError:
-        return log.head - last, None
+    return log.head - last, log.bytes_of(range(last + 1, log.head + 1))
 
 
 def upkeep_of(log: DeltaLog, operation: str, tag: str) -> Upkeep | None:

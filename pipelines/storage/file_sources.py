@@ -4,15 +4,16 @@ For a log, only a position and totals are kept in memory; for a plain folder, al
 whole log is read again.
 """
 
-import os
 import stat
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from core.model.table_formats import TableFormat
+from pipelines.storage.file_store import FolderEntry, store_of
 from pipelines.storage.file_stream_logs import LogEntry, LogRestarted, local_path, read_table_log, whole_table_log
 from pipelines.storage.row_counting import RowCounter, SourceFile
 
@@ -49,7 +50,8 @@ class FileSource:
     def __init__(self, folder: str, format: TableFormat, counter: RowCounter) -> None:
         self.folder = folder
         self.format = format
-        self.logged = os.path.isdir(f"{folder}/{TABLE_LOG_FOLDER}")
+        self._files = store_of(folder)
+        self.logged = self._files.is_folder(f"{folder}/{TABLE_LOG_FOLDER}")
         """Whether a log lists the files. A plain folder gets a log when its first writer starts."""
         self.generation = 0
         """Number of times that everything known was discarded."""
@@ -97,12 +99,12 @@ class FileSource:
     @property
     def is_table(self) -> bool:
         """True if the folder has a Headgate note, and is therefore a table that a query writes with a log."""
-        return os.path.exists(f"{self.folder}/{TABLE_NOTE_FILE}")
+        return self._files.exists(f"{self.folder}/{TABLE_NOTE_FILE}")
 
     def refresh(self, now: float) -> None:
         """Report new and removed files to the readers. Raises SourceGone if the folder is missing."""
         try:
-            if not self.logged and os.path.isdir(f"{self.folder}/{TABLE_LOG_FOLDER}"):
+            if not self.logged and self._files.is_folder(f"{self.folder}/{TABLE_LOG_FOLDER}"):
                 self._forget()
                 self.logged = True
             if self.logged:
@@ -177,7 +179,7 @@ class FileSource:
 
     def _read_log(self) -> None:
         folder = f"{self.folder}/{TABLE_LOG_FOLDER}"
-        found = os.stat(folder)
+        found = self._files.stat(folder)
         identity = (found.st_dev, found.st_ino)
         if self._identity and identity != self._identity:
             self._forget()
@@ -217,7 +219,7 @@ class FileSource:
             reader.removed(path)
 
     def _list(self, now: float) -> None:
-        found = os.stat(self.folder)
+        found = self._files.stat(self.folder)
         self._identity = (found.st_dev, found.st_ino)
         there: set[str] = set()
         self._walk(self.folder, now, there)
@@ -231,7 +233,7 @@ class FileSource:
         A subfolder is skipped only if its last change was at least two seconds before it was last listed.
         """
         try:
-            changed = os.stat(folder).st_mtime_ns
+            changed = self._files.stat(folder).st_mtime_ns
             known = self._listings.get(folder, _Listing(0, 0.0, frozenset(), ()))
             if known.changed_ns != changed or known.at - changed / 1e9 < 2.0:
                 known = self._listings[folder] = self._listed(folder, changed, now, known.names)
@@ -242,33 +244,33 @@ class FileSource:
             self._walk(below, now, there)
 
     def _listed(self, folder: str, changed_ns: int, now: float, before: frozenset[str]) -> _Listing:
-        with os.scandir(folder) as entries:
-            found = {entry.name: entry.is_dir() for entry in entries if is_data(entry.name)}
-        names = {name for name, is_folder in found.items() if not is_folder}
+        found = {entry.name: entry for entry in self._files.entries(folder) if is_data(entry.name)}
+        below = tuple(f"{folder}/{name}" for name, entry in found.items() if entry.is_dir())
+        names = {name for name, entry in found.items() if not entry.is_dir()}
         for name in before - names:
             self._remove(f"{folder}/{name}")
         for name in sorted(names - before):
-            file = _file(f"{folder}/{name}")
+            file = _file(found[name])
             if file is None:
                 names.discard(name)
             else:
                 self._add(file)
-        below = tuple(f"{folder}/{name}" for name, is_folder in found.items() if is_folder)
         return _Listing(changed_ns, now, frozenset(names), below)
 
     def _there(self) -> Iterator[SourceFile]:
         for folder, listing in self._listings.items():
-            for name in listing.names:
-                if (file := _file(f"{folder}/{name}")) is not None:
-                    yield file
+            with suppress(FileNotFoundError):
+                for entry in self._files.entries(folder):
+                    if entry.name in listing.names and (file := _file(entry)) is not None:
+                        yield file
 
 
-def _file(path: str) -> SourceFile | None:
+def _file(entry: FolderEntry) -> SourceFile | None:
     try:
-        about = os.stat(path)
+        about = entry.stat()
     except FileNotFoundError:
         return None
-    return SourceFile(path, about.st_size, about.st_mtime) if stat.S_ISREG(about.st_mode) else None
+    return SourceFile(entry.path, about.st_size, about.st_mtime) if stat.S_ISREG(about.st_mode) else None
 
 
 def logged_file(entry: dict[str, object]) -> SourceFile:

@@ -13,6 +13,7 @@ from typing import Any, BinaryIO
 from urllib.parse import unquote
 
 from core.model.names import whole_number
+from pipelines.storage.file_store import store_of
 
 LogEntry = dict[str, Any]
 
@@ -124,7 +125,7 @@ def table_log_batches(folder: str, after: int, seen: int) -> Iterator[tuple[int,
     for batch in range(after + 1, newest + 1):
         found = _entries(f"{folder}/{names[batch]}")
         mine = list(islice(found, seen, None) if names[batch].endswith(".compact") else found)
-        if not mine and not os.path.exists(f"{folder}/{names[batch]}"):
+        if not mine and not store_of(folder).exists(f"{folder}/{names[batch]}"):
             return
         seen += len(mine)
         yield batch, iter(mine), False
@@ -188,18 +189,17 @@ def batch_files(folder: str) -> dict[int, str]:
     Raises FileNotFoundError or NotADirectoryError if there is no log.
     """
     names: dict[int, str] = {}
-    with os.scandir(folder) as found:
-        for entry in found:
-            number = whole_number(entry.name.removesuffix(".compact"))
-            if number is not None:
-                names[number] = entry.name
+    for entry in store_of(folder).entries(folder):
+        number = whole_number(entry.name.removesuffix(".compact"))
+        if number is not None:
+            names[number] = entry.name
     return names
 
 
 def _entries(path: str) -> Iterator[LogEntry]:
     """Yield the entries of a log file. The file is opened at once, so that it can be read even after it is deleted."""
     try:
-        file = open(path, "rb")  # noqa: SIM115  # Open from now on, however late it is read.
+        file = store_of(path).open(path)
     except FileNotFoundError:
         return iter(())
     return _read(file)
@@ -215,7 +215,7 @@ def _read(file: BinaryIO) -> Iterator[LogEntry]:
 
 def _entries_backwards(path: str) -> Iterator[LogEntry]:
     try:
-        file = open(path, "rb")  # noqa: SIM115  # Closed below.
+        file = store_of(path).open(path)
     except FileNotFoundError:
         return
     with file:

@@ -1,16 +1,13 @@
-"""Reads and writes small JSON files, and moves and deletes folders, on disks that may be full or unreachable."""
+"""Reads and writes small JSON files, and deletes folders, in stores that may be full or unreachable."""
 
 import errno
 import json
-import os
-import secrets
-import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import Any
 
 from core.model.errors import TryAgain
+from pipelines.storage.file_store import store_of
 from pipelines.storage.file_stream_logs import local_path
 
 
@@ -20,7 +17,7 @@ def read_json(path: str) -> dict[str, Any]:
     Raises ValueError if the file contains anything else.
     """
     try:
-        text = Path(path).read_text("utf-8")
+        text = store_of(path).read(path).decode()
     except (FileNotFoundError, NotADirectoryError):
         return {}
     value = json.loads(text)
@@ -29,29 +26,10 @@ def read_json(path: str) -> dict[str, Any]:
     return value
 
 
-def write_json(path: Path, value: Mapping[str, Any]) -> None:
+def write_json(path: str, value: Mapping[str, Any]) -> None:
     """Write a JSON file atomically, so that it survives a power cut."""
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    try:
-        with open(temporary, "w", encoding="utf-8") as file:
-            json.dump(value, file, indent=1, sort_keys=True)
-            file.write("\n")
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except OSError:
-        # On a full disk, every attempt would otherwise leave a temporary file behind.
-        temporary.unlink(missing_ok=True)
-        raise
-
-
-def sync_folder(folder: Path) -> None:
-    """Ensure that renames in a folder survive a power cut."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    text = json.dumps(value, indent=1, sort_keys=True)
+    store_of(path).replace(path, f"{text}\n".encode())
 
 
 @contextmanager
@@ -73,54 +51,37 @@ def is_denied(error: TryAgain) -> bool:
     return isinstance(error.__cause__, OSError) and error.__cause__.errno in (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
-def move_folder(place: Path, target: Path) -> None:
-    """Rename a folder, or copy and delete it if the target is on another file system."""
-    try:
-        os.rename(place, target)
-    except OSError as error:
-        if error.errno != errno.EXDEV:
-            raise
-        copy = target.with_name(f"{target.name}.copy")
-        shutil.rmtree(copy, ignore_errors=True)
-        shutil.copytree(place, copy, symlinks=True)
-        os.rename(copy, target)
-        sync_folder(target.parent)
-        shutil.rmtree(place)
-    sync_folder(place.parent)
-
-
-def removed_as_empty(place: Path) -> bool:
+def removed_as_empty(place: str) -> bool:
     """Delete a folder if it and all folders in it contain no files; return False, and keep the files, if any does."""
-    for folder, _, files in os.walk(place, topdown=False):
-        if files:
+    files = store_of(place)
+    for folder, _, names in files.walk(place, topdown=False):
+        if names:
             return False
         try:
-            os.rmdir(folder)
+            files.rmdir(folder)
         except OSError:
             return False
-    return not place.exists()
+    return not files.exists(place)
 
 
-def remove_folder(place: Path, *, last: str) -> None:
+def remove_folder(place: str, *, last: str) -> None:
     """Delete a folder. Its file `last` is deleted after all others, and kept if one of them cannot be deleted."""
-    for entry in place.iterdir():
-        if entry.is_dir() and not entry.is_symlink():
-            shutil.rmtree(entry, ignore_errors=True)
+    files = store_of(place)
+    for entry in files.entries(place):
+        if entry.is_dir() and not files.is_link(entry.path):
+            files.remove_tree(entry.path)
         elif entry.name != last:
             with suppress(OSError):
-                entry.unlink()
-    if [entry.name for entry in place.iterdir()] == [last]:
-        (place / last).unlink()
-        place.rmdir()
+                files.unlink(entry.path)
+    if [entry.name for entry in files.entries(place)] == [last]:
+        files.unlink(f"{place}/{last}")
+        files.rmdir(place)
 
 
 def disk_space(folder: str) -> tuple[int | None, int | None]:
     """Return the available and the total bytes on a folder's disk; (None, None) if it cannot be reached."""
     place = local_path(folder)
-    while not os.path.isdir(place) and place != os.path.dirname(place):
-        place = os.path.dirname(place)
     try:
-        found = os.statvfs(place)
+        return store_of(place).space(place)
     except OSError:
         return None, None
-    return found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from core.model.errors import EngineRefused, Refused
 from core.project_reader.paths import LARGEST_JAR
-from pipelines.storage.file_system import reachable, read_json, sync_folder, write_json
+from pipelines.storage.file_store import LOCAL
+from pipelines.storage.file_system import reachable, read_json, write_json
 
 JARS = "jars"
 """Name of the folder in an environment's home."""
@@ -90,7 +91,7 @@ class JarStore:
                 os.replace(temporary, place)
             finally:
                 temporary.unlink(missing_ok=True)
-            sync_folder(self._folder)
+            LOCAL.sync(str(self._folder))
 
     def _place(self, sha256: str) -> Path:
         return self._folder / f"{sha256}.jar"
@@ -110,8 +111,8 @@ class JarSessionsFile:
     def write(self, ids: Mapping[str, str]) -> None:
         """Replace the ids. Raises TryAgain."""
         with reachable(str(self._file.parent)):
-            write_json(self._file, ids)
-            sync_folder(self._file.parent)
+            write_json(str(self._file), ids)
+            LOCAL.sync(str(self._file.parent))
 
 
 def _hash_of(place: Path) -> str:

@@ -3,12 +3,12 @@
 How the rows of a format are counted depends on its `row_counting` in `core.model.table_formats`.
 """
 
-import os
 import time
 from collections import OrderedDict
 from dataclasses import dataclass
 
 from core.model.table_formats import RowCounting, TableFormat
+from pipelines.storage.file_store import store_of
 
 _SAMPLE_BYTES = 256 * 1024
 _FIRST_FILES = 8
@@ -37,13 +37,13 @@ class BytesPerLine:
 
     def _learn(self, path: str) -> None:
         try:
-            with open(path, "rb", buffering=0) as file:
-                size = os.fstat(file.fileno()).st_size
+            file, about = store_of(path).open_with_status(path)
+            with file:
                 sample = file.read(_SAMPLE_BYTES)
         except OSError:
             return
         rows = sample.count(b"\n")
-        if len(sample) == size and sample and not sample.endswith(b"\n"):
+        if len(sample) == about.st_size and sample and not sample.endswith(b"\n"):
             rows += 1
         if rows:
             self._bytes += len(sample)
@@ -56,7 +56,7 @@ def parquet_rows(path: str) -> int | None:
         # Imported here, because an agent answers 0.2 s earlier after its start without this import.
         import pyarrow.parquet
 
-        return int(pyarrow.parquet.read_metadata(path).num_rows)
+        return int(pyarrow.parquet.read_metadata(store_of(path).for_arrow(path)).num_rows)
     except (OSError, ValueError):
         return None
 

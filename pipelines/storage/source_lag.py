@@ -4,7 +4,6 @@ A file is consumed once a committed batch has read it. The files of a running ba
 """
 
 import json
-import os
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -16,6 +15,7 @@ from core.model.names import TableName
 from core.model.table_formats import TABLE_FORMATS, TableFormat, table_format
 from core.ports.storage import SourceLag
 from pipelines.storage.file_sources import FileSource, SourceGone
+from pipelines.storage.file_store import store_of
 from pipelines.storage.file_stream_logs import local_path, read_source_log
 from pipelines.storage.row_counting import RowCounter, SourceFile, estimated_rows
 
@@ -305,7 +305,7 @@ def _unread(
 
 def _identity(folder: str) -> tuple[int, int] | None:
     try:
-        found = os.stat(folder)
+        found = store_of(folder).stat(folder)
     except OSError:
         return None
     return found.st_dev, found.st_ino

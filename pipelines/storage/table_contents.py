@@ -4,7 +4,6 @@ A table written by a query consists of the files that its log lists and that sti
 all data files in its folder.
 """
 
-import os
 import threading
 import time
 from collections.abc import Mapping
@@ -14,6 +13,7 @@ from core.model.names import TableName
 from core.model.table_formats import TableFormat, table_format
 from core.ports.storage import FolderContents
 from pipelines.storage.file_sources import TABLE_LOG_FOLDER, is_data, logged_file
+from pipelines.storage.file_store import FolderEntry, missing, store_of
 from pipelines.storage.file_stream_logs import local_path, read_source_log, whole_table_log
 from pipelines.storage.row_counting import DataFile, TableRows
 
@@ -57,7 +57,9 @@ class TableFolders:
         folders: dict[str, int] = {}
         try:
             entries = (
-                _logged(folder, folders) if os.path.isdir(f"{folder}/{TABLE_LOG_FOLDER}") else _listed(folder, folders)
+                _logged(folder, folders)
+                if store_of(folder).is_folder(f"{folder}/{TABLE_LOG_FOLDER}")
+                else _listed(folder, folders)
             )
         except (FileNotFoundError, NotADirectoryError):
             self._looks.pop(folder, None)
@@ -104,45 +106,46 @@ def _gone_of(log: str, upto: int, folder: str) -> int:
     if not read:
         raise FileNotFoundError(log)
     try:
-        missing = read.difference(_walk(folder, {}))
+        unlisted = read.difference(entry.path for entry in _walk(folder, {}))
     except (FileNotFoundError, NotADirectoryError):
-        missing = read
+        unlisted = read
     # Listing is fast but not conclusive, because a path may be written differently.
-    return sum(not os.path.exists(path) for path in missing)
+    return len(missing(unlisted))
 
 
 def _logged(folder: str, folders: dict[str, int]) -> list[DataFile]:
-    folders[f"{folder}/{TABLE_LOG_FOLDER}"] = os.stat(f"{folder}/{TABLE_LOG_FOLDER}").st_mtime_ns
-    whole = whole_table_log(f"{folder}/{TABLE_LOG_FOLDER}")
-    # Listed after the log was read, so that all files that it names had been written.
-    there = set(_walk(folder, folders))
-    files = map(logged_file, whole)
-    return [(file.at, file.path, file.size) for file in files if file.path in there or os.path.exists(file.path)]
+    log = f"{folder}/{TABLE_LOG_FOLDER}"
+    folders[log] = store_of(log).stat(log).st_mtime_ns
+    # Read before the files are listed, so that all files that the log names have been written.
+    files = list(map(logged_file, whole_table_log(log)))
+    there = {entry.path for entry in _walk(folder, folders)}
+    gone = missing(file.path for file in files if file.path not in there)
+    return [(file.at, file.path, file.size) for file in files if file.path not in gone]
 
 
 def _listed(folder: str, folders: dict[str, int]) -> list[DataFile]:
     entries: list[DataFile] = []
-    for path in _walk(folder, folders):
+    for entry in _walk(folder, folders):
         try:
-            about = os.stat(path)
+            about = entry.stat()
         except FileNotFoundError:
             continue
-        entries.append((about.st_mtime, path, about.st_size))
+        entries.append((about.st_mtime, entry.path, about.st_size))
     return sorted(entries)
 
 
-def _walk(folder: str, folders: dict[str, int]) -> list[str]:
+def _walk(folder: str, folders: dict[str, int]) -> list[FolderEntry]:
     """List data files recursively, and record each folder's modification time in nanoseconds in `folders`."""
-    found: list[str] = []
-    folders[folder] = os.stat(folder).st_mtime_ns
-    with os.scandir(folder) as entries:
-        below: list[str] = []
-        for entry in entries:
-            if is_data(entry.name):
-                (below if entry.is_dir() else found).append(entry.path)
-    for path in below:
+    found: list[FolderEntry] = []
+    files = store_of(folder)
+    folders[folder] = files.stat(folder).st_mtime_ns
+    below: list[FolderEntry] = []
+    for entry in files.entries(folder):
+        if is_data(entry.name):
+            (below if entry.is_dir() else found).append(entry)
+    for each in below:
         try:
-            found += _walk(path, folders)
+            found += _walk(each.path, folders)
         except FileNotFoundError:
             continue
     return found
@@ -153,6 +156,6 @@ def _is_unchanged(before: _FolderScan) -> bool:
     if before.at - newest < _SETTLED_S:
         return False
     try:
-        return all(os.stat(folder).st_mtime_ns == changed for folder, changed in before.folders.items())
+        return all(store_of(path).stat(path).st_mtime_ns == changed for path, changed in before.folders.items())
     except FileNotFoundError:
         return False

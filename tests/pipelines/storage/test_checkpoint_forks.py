@@ -12,7 +12,6 @@ from spark_files import Consumer, WrittenTable
 from core.model.errors import Refused, TryAgain
 from core.model.names import TableName
 from core.ports.storage import FolderTaken, OriginRows, SeenFile, StartPosition, VersionFolders
-from pipelines.storage import checkpoint_forks
 from pipelines.storage.checkpoints import TableCheckpoints
 
 FILES = TableCheckpoints("ledger-1", machine="m-1", epoch=2)
@@ -133,7 +132,7 @@ def test_a_fork_killed_anywhere_is_complete_after_a_repetition(
         versions = Versions(root, 11)
         with monkeypatch.context() as patch:
             for name in ("rename", "link"):
-                patch.setattr(checkpoint_forks.os, name, count(getattr(os, name), point))
+                patch.setattr(os, name, count(getattr(os, name), point))
             try:
                 versions.fork(rows)
                 ended = True
@@ -203,7 +202,7 @@ def test_a_file_system_without_links_gets_copies(tmp_path: Path, monkeypatch: py
     def link(origin: str, copy: str) -> None:
         raise OSError(18, "Invalid cross-device link")
 
-    monkeypatch.setattr(checkpoint_forks.os, "link", link)
+    monkeypatch.setattr(os, "link", link)
     assert versions.fork(OriginRows.INSIDE).batch == 1
     path = Path(versions.new.table, "part 1.parquet")
     assert path.stat().st_nlink == 1 and path.read_bytes() == Path(versions.old.table, "part 1.parquet").read_bytes()

@@ -212,8 +212,8 @@ def test_set_aside_copies_to_another_file_system_and_restarts_an_interrupted_cop
     _checkpoint(folder, commits=2, planned=3)
     within = os.rename
 
-    def rename(place: Path, target: Path) -> None:
-        if place == folder:
+    def rename(place: str, target: str) -> None:
+        if place == str(folder):
             raise OSError(errno.EXDEV, "Invalid cross-device link")
         within(place, target)
 

@@ -9,6 +9,7 @@ from delta_files import WrittenLog
 from core.model.errors import Refused
 from core.model.names import TableName as T
 from core.sql.statement import AT_TIME, AT_VERSION, LogStart
+from pipelines.storage import delta_readers
 from pipelines.storage.checkpoints import TableCheckpoints
 from pipelines.storage.delta_log import DataFile, DeltaLog
 
@@ -35,7 +36,7 @@ def moment(seconds: float) -> str:
 @pytest.fixture
 def on_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     """Treat the data files of written logs as present."""
-    monkeypatch.setattr("pipelines.storage.delta_readers.os.path.exists", lambda path: True)
+    monkeypatch.setattr(delta_readers, "missing", lambda paths: frozenset())
 
 
 def test_a_batch_ends_before_the_next_one_of_its_query_whoever_commits_between(tmp_path: Path) -> None:
