@@ -197,6 +197,8 @@ ALTER TABLE facts DROP COLUMN pool_generation;
 ALTER TABLE facts DROP COLUMN session_id;
 """
 
+_SLOW = "ALTER TABLE measurement ADD COLUMN slow TEXT NOT NULL DEFAULT '';\n"
+
 MIGRATIONS = (
     _REGISTRY + _MEASUREMENTS + _WORK + _AUDIT,
     _START_BATCH,
@@ -208,6 +210,7 @@ MIGRATIONS = (
     _VERSION_ID,
     _FUNCTIONS,
     _POOLS,
+    _SLOW,
 )
 """The migrations.
 

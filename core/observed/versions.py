@@ -202,6 +202,8 @@ class Measurement:
     """The shortest `TimeLeft` of the sources as a string; empty if there is none."""
     objective_s: float | None = None
     """The lag objective in seconds, declared or by default; None if unknown."""
+    slow: str = ""
+    """Why the statement is slow, as `core.lag.slowness.slowness_text` writes it; empty if it is not, or if unknown."""
 
     @property
     def why_unmeasured(self) -> Sentence | None:
@@ -313,17 +315,18 @@ KnownVersion = Deployment | StatementLine
 """A version, as its complete record or as a line of a list."""
 
 
-_KEYS_BY_PART: Mapping[str, tuple[str, ...]] = {
+KEYS_BY_PART: Mapping[str, tuple[str, ...]] = {
     "planning": ("queryPlanning",),
     "reading": ("latestOffset", "getBatch"),
     "computing": ("addBatch",),
     "committing": ("walCommit", "commitOffsets", "commitBatch"),
 }
+"""Keys of Spark's durations by the phase of a batch."""
 
 
 def batch_shares(durations_ms: Mapping[str, int]) -> dict[str, float]:
     """Return the share of each phase in the duration of a batch, between 0 and 1; empty if no duration is known."""
-    sums = {part: sum(durations_ms.get(key, 0) for key in keys) for part, keys in _KEYS_BY_PART.items()}
+    sums = {part: sum(durations_ms.get(key, 0) for key in keys) for part, keys in KEYS_BY_PART.items()}
     total = sum(sums.values())
     return {part: value / total for part, value in sums.items()} if total else {}
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from core.lag.slowness import BatchTimes
 from core.model.names import TableName
 
 
@@ -38,6 +39,26 @@ class QueryProgress:
     dropped_by_watermark: int | None = None
     """Late rows dropped in this batch. Spark counts them after partial aggregation, so only zero or non-zero is
     meaningful."""
+    state_update_ms: int = 0
+    """Milliseconds that tasks spent with changing state, summed over the tasks."""
+    state_commit_ms: int = 0
+    """Milliseconds that tasks spent with committing state, summed over the tasks."""
+    state_tasks: int = 1
+    """Most tasks of an operator with state."""
+
+    @property
+    def times(self) -> BatchTimes | None:
+        """Where the time of the batch went; None for a trigger that ran no batch."""
+        if self.batch_ms is None or "addBatch" not in self.durations:
+            return None
+        return BatchTimes(
+            self.batch_ms,
+            self.durations,
+            state_rows=self.state_rows,
+            state_update_ms=self.state_update_ms,
+            state_commit_ms=self.state_commit_ms,
+            state_tasks=self.state_tasks,
+        )
 
 
 def query_progress_from_json(progress: Mapping[str, Any]) -> QueryProgress:
@@ -64,6 +85,9 @@ def query_progress_from_json(progress: Mapping[str, Any]) -> QueryProgress:
         state_rows=_sum_int(operators, "numRowsTotal"),
         state_bytes=_sum_int(operators, "memoryUsedBytes"),
         dropped_by_watermark=_sum_int(operators, "numRowsDroppedByWatermark"),
+        state_update_ms=sum(_sum_int(operators, name) or 0 for name in ("allUpdatesTimeMs", "allRemovalsTimeMs")),
+        state_commit_ms=_sum_int(operators, "commitTimeMs") or 0,
+        state_tasks=max((_int(each.get("numShufflePartitions")) or 1 for each in operators), default=1),
     )
 
 

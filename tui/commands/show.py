@@ -3,9 +3,10 @@
 from dataclasses import asdict
 from typing import Any
 
+from core.lag.slowness import slowness_of
 from core.model.states import State
 from core.observed.table_statistics import history_of
-from core.observed.versions import Deployment, StatementLine
+from core.observed.versions import Deployment, Measurement, StatementLine
 from core.text.secret_masking import mask_literals
 from state.ledger_snapshot import StatementDetails
 from tui.command_line.context import CommandContext
@@ -83,11 +84,19 @@ def _detail_as_json(found: StatementDetails, readers: tuple[tuple[str, int], ...
         "functions": dict(serving.texts.functions),
         "readers": [{"table": table, "version": version} for table, version in readers],
         **{name: getattr(measured, name, None) for name in _MEASURED},
+        "slow": _slow_as_json(measured),
         "sources": list(measured.sources) if measured else [],
         "newest_version": _newest_version(found.statistics.log),
         "figures": {name: value for name, value in asdict(found.statistics).items() if name != "rows"},
         "versions": [_version_as_json(version) for version in found.versions],
     }
+
+
+def _slow_as_json(measured: Measurement | None) -> dict[str, Any] | None:
+    if measured is None or not measured.slow:
+        return None
+    found = slowness_of(measured.slow)
+    return {**found.as_json(), "remedy": found.remedy} if found is not None else None
 
 
 def _newest_version(log: str) -> dict[str, Any] | None:

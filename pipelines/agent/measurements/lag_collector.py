@@ -10,7 +10,8 @@ from typing import Any
 from core.lag.faults import FaultSign, FaultWatch, ObjectiveWatch, fault_sign, objective_s
 from core.lag.lag_samples import Lag, behind_s, total_lag
 from core.lag.liveness import allowed_silence_s
-from core.lag.trend import LagTrend, UpstreamHealth, lag_trend
+from core.lag.slowness import BATCHES, BatchTimes, slowness_text, why_slow
+from core.lag.trend import LagTrend, UpstreamHealth, keeps_up_s, lag_trend
 from core.lineage.table_graph import depths
 from core.model.errors import HeadgateError, LedgerUnavailable
 from core.model.events import EventKind
@@ -75,6 +76,12 @@ class MeasurementHistory:
     state_rows: int | None = None
     state_bytes: int | None = None
     input_rate: InputRate = field(default_factory=InputRate)
+    batches: deque[BatchTimes] = field(default_factory=lambda: deque(maxlen=BATCHES))
+    """The latest batches of the query's current run that were seen, oldest first."""
+    run_id: str = ""
+    """The query's current run."""
+    progress_at: str = ""
+    """Start of the trigger that is the newest of `batches`."""
 
     def set_trend(self, judged: LagTrend, now: float) -> None:
         """Store the latest trend. The watermark of a starved statement does not age."""
@@ -82,8 +89,14 @@ class MeasurementHistory:
         if judged.trend is Trend.STARVED and self.watermark_at is not None:
             self.watermark_at = now
 
-    def add_progress(self, progress: QueryProgress, now: float) -> None:
+    def add_progress(self, progress: QueryProgress, run_id: str, now: float) -> None:
         """Update the history from the query's latest progress event. Passing the same event again has no effect."""
+        if run_id != self.run_id:
+            self.batches.clear()
+            self.run_id = run_id
+        if progress.at != self.progress_at and (times := progress.times) is not None:
+            self.batches.append(times)
+            self.progress_at = progress.at
         if progress.batch is not None and progress.batch != self.dropped_batch:
             self.dropped_batch = progress.batch
             self.dropped += progress.dropped_by_watermark or 0
@@ -201,9 +214,9 @@ class LagCollector:
         positions = self._positions(deployment, by_version, found)
         lag = total_lag(positions)
         progress = query_progress_from_json(query.progress) if query and query.progress else None
-        if progress:
+        if query and progress:
             self.load.batch(key, progress, now)
-            history.add_progress(progress, now)
+            history.add_progress(progress, query.run_id, now)
         self._report_skipped(deployment, positions)
         self._positions_at_risk.report(deployment, positions)
         rates = _rates(deployment, progress, found.committed_at if found else None, now)
@@ -239,7 +252,22 @@ class LagCollector:
             fastest_rows_s=history.fastest_rows_s,
             time_left=_shortest_left(positions),
             objective_s=bound_s,
+            slow=self._slowness(deployment, lag, query),
         ), sample
+
+    def _slowness(self, deployment: Deployment, lag: Lag, query: ReportedQuery | None) -> str:
+        if query is None or not query.active or deployment.state not in ALIVE:
+            return ""
+        pool = self._agent.pools.of(deployment).declared
+        interval_s = trigger_s(deployment.trigger)
+        found = why_slow(
+            self._history[deployment.table, deployment.version].batches,
+            trigger_s=interval_s,
+            bound_s=keeps_up_s(interval_s),
+            behind_s=lag.behind_s,
+            cores=pool.cores if pool.url is None else None,
+        )
+        return slowness_text(found)
 
     def _mirrored(self, deployment: Deployment, position: SourceLag) -> dict[str, object]:
         shows = position.topics and position.wal_bytes is None and deployment.active

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from core.lag.slowness import Slowness, slowness_text
 from core.model.errors import UsageError
 from core.model.names import TableName
 from core.model.states import State, Trend
@@ -198,6 +199,21 @@ def test_show_says_how_long_a_batch_took_as_the_console_does(
         shown = capsys.readouterr().out
         assert f"batch       {words}  #3  trigger" in shown
         assert "rates       in -  out 107/s\n" in shown
+
+
+def test_show_says_why_a_statement_is_slow_while_it_runs(
+    shop: Any, measured: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    slow = Slowness.COMMITTING.of(share=71, part_s=2.9, batch_s=4.1)
+    shop.put_measurements([measured("a", slow=slowness_text(slow))])
+    assert exit_codes.run_command_line(["show", "a"]) == 0
+    shown = capsys.readouterr().out
+    assert f"why slow    {slow}" in shown and str(slow.remedy) in " ".join(shown.split())
+    assert exit_codes.run_command_line(["show", "a", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["slow"] == {**slow.as_json(), "remedy": str(slow.remedy)}
+    shop.update_deployment(TableName("a"), 1, state="stopped")
+    assert exit_codes.run_command_line(["show", "a"]) == 0
+    assert "why slow" not in capsys.readouterr().out
 
 
 def test_show_gives_the_lag_objective(shop: Any, measured: Any, capsys: pytest.CaptureFixture[str]) -> None:

@@ -238,7 +238,9 @@ def _slow_batch(statement: StatementView, measurement: Measurement | None) -> st
 
 def _limit(statement: StatementView, measurement: Measurement | None) -> str:
     if took := _slow_batch(statement, measurement):
-        return f" Its newest batch took {took}: the statement is too expensive, or the pool is saturated."
+        # Another line gives the reason if it is known.
+        why = "" if measurement and measurement.slow else ": the statement is too expensive, or the pool is saturated"
+        return f" Its newest batch took {took}{why}."
     return " Its SQL limits it (maxFilesPerTrigger)." if statement.line.limited else ""
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from core.lag.slowness import slowness_of
 from core.model.names import TableName, physical_name, query_name
 from core.model.states import ALIVE, State, Trend
 from core.model.table_formats import table_format
@@ -332,8 +333,15 @@ def _measured(
         ),
         more=(Span(f"dropped rows {'-' if dropped is None else dropped}" if held and not dropped else "", dim),),
     )
+    yield _why_slow(statement, known)
     shares = sorted(batch_shares(known.durations).items(), key=lambda one: -one[1])
     yield SheetFact("bound by", tuple(Span(f"{part} {round(100 * share)}%") for part, share in shares))
+
+
+def _why_slow(statement: StatementView, known: Measurement) -> SheetFact:
+    found = slowness_of(known.slow) if statement.runs and known.slow else None
+    parts = (Span(str(found), Tone.CHANGING), Span(str(found.remedy or ""), Tone.DIM)) if found is not None else ()
+    return SheetFact("why slow", parts)
 
 
 def _counted(number: int | None, noun: str) -> str:

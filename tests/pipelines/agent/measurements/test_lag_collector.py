@@ -10,6 +10,7 @@ import pytest
 from ledger_rows import deployment_row
 
 from core.lag.liveness import usual_batch_s
+from core.lag.slowness import Slowness, slowness_of
 from core.model.errors import TryAgain
 from core.model.names import TableName
 from core.observed.time_left import Bound, Left, TimeLeft, lost, time_left_from_json, time_left_of
@@ -17,6 +18,7 @@ from core.observed.versions import Binding, Deployment
 from core.ports.spark import ReportedQuery
 from core.ports.storage import CheckpointState, SourceLag
 from core.project.revision import RevisionTexts
+from core.text.sentence import Fact
 from pipelines.agent.context import AgentContext
 from pipelines.agent.measurements import lag_collector
 from pipelines.agent.measurements.lag_collector import LagCollector
@@ -330,6 +332,28 @@ def test_a_file_every_ten_seconds_is_no_file_each_second(measured: AgentContext)
         collector.round(tuple(measured.ledger.deployments()), (query,))
     found = measured.ledger.measurement(A, 1)
     assert found is not None and found.in_rows_s == 0.1
+
+
+def test_a_statement_whose_batches_outlast_its_trigger_says_why_until_its_query_starts_anew(
+    measured: AgentContext,
+) -> None:
+    measured.ledger.update_deployment(A, 1, state="running")
+    collector = LagCollector(measured)
+
+    def reason_after(run: str, second: int, ms: int) -> Fact[Slowness] | None:
+        durations = {"triggerExecution": ms, "addBatch": 100, "walCommit": ms - 100}
+        progress = {"batchId": second, "timestamp": f"2026-11-28T00:00:{second:02}.000Z", "durationMs": durations}
+        query = ReportedQuery("a@v1", "q", run, True, progress=progress)
+        collector.round(tuple(measured.ledger.deployments()), (query,))
+        found = measured.ledger.measurement(A, 1)
+        return slowness_of(found.slow) if found is not None else None
+
+    assert reason_after("r1", 10, 9000) is None, "its first batch"
+    assert reason_after("r1", 10, 9000) is None, "the same event again"
+    assert reason_after("r1", 20, 9000) == Slowness.COMMITTING.of(share=99, part_s=8.9, batch_s=9.0)
+    assert reason_after("r2", 30, 9000) is None
+    measured.ledger.update_deployment(A, 1, state="stopped")
+    assert reason_after("r2", 40, 9000) is None
 
 
 def test_a_new_agent_is_given_what_the_one_before_has_saved_every_five_minutes(measured: AgentContext) -> None:
