@@ -296,13 +296,17 @@ class RegistryWrites(RegistryReads, LedgerWrites):
         with self._transaction() as connection:
             connection.execute("INSERT OR IGNORE INTO taken_version VALUES (?, ?)", (table, version))
 
-    def put_stopped(self, table: TableName, version: int, run_id: str, at: float) -> bool:
-        """Record that a version's query with this run id has stopped.
+    def put_stopped(
+        self, table: TableName, version: int, run_id: str, at: float, *, forgets_error: bool = False
+    ) -> bool:
+        """Record that a version's query with this run id has stopped, and delete its error if `forgets_error` is set.
 
         Returns False, without changes, if another query has replaced it, or if the desired state is `running`, since
         the version is then being started. The desired state does not change.
         """
         gone = {"state": State.STOPPED, "state_since": at, "query_id": "", "run_id": ""}
+        if forgets_error:
+            gone |= {"error": "", "error_class": ""}
         return self._set_fields(table, version, gone, run_id, where="run_id IN ('', ?) AND wanted = 'stopped'")
 
     def put_served(self, count: int) -> None:

@@ -89,6 +89,21 @@ class ClusterFault(FactKind):
         """True if no statement of the pool can progress; False if they go on until an executor is lost."""
         return self not in (ClusterFault.RECOVERING, ClusterFault.LOST)
 
+    @property
+    def hides_executors(self) -> bool:
+        """True if nobody says whether executors are left, so that only an ended batch proves that a statement runs."""
+        return self is ClusterFault.LOST
+
+
+class WhyUnknown(FactKind):
+    """Why nobody knows whether a statement runs, with the one who fails to say it."""
+
+    MASTER_LOST = (
+        "the master {master} cannot be reached, and no batch has ended since: nobody says whether executors are left"
+    )
+    NO_CONNECTION = "{error}: nobody says whether the query runs"
+    SILENT = "the server of the pool {pool} has not answered for {seconds:duration}: {error}"
+
 
 def fault_of_cluster(pool: Pool, view: ClusterView, application: str | None = None) -> Fact[ClusterFault] | None:
     """Return what is wrong with a pool's cluster, as its master describes it; None if the pool's executors can run.

@@ -48,6 +48,7 @@ def add_warnings(walk: DeployWalk, table: TableName) -> None:
             found.warn(table, PlanWarningKind.STAYS_STOPPED.of())
             _warn_of_position(walk, table)
         return
+    _warn_of_pool(walk, table)
     if decision.action in (Action.RESUME, Action.RESTART) or decision.strategy in _CONTINUES:
         _warn_of_position(walk, table)
     if decision.action in (Action.START, Action.REBUILD):
@@ -92,6 +93,15 @@ def add_warnings(walk: DeployWalk, table: TableName) -> None:
         if not decision.change.kind.definition.same_statement:
             warn_of_multiplied_rows(walk, table)
         _check_readers(walk, table, decision, kinds)
+
+
+def _warn_of_pool(walk: DeployWalk, table: TableName) -> None:
+    """Warn of a promoted statement that names a pool in an environment with one pool, where the name has no effect."""
+    here, declared = walk.context.declared.environment, walk.context.declared.tables.get(table)
+    named = declared.settings.pool if declared is not None else ""
+    if walk.scope.request.promoted_from and named not in ("", here.pool.name) and not here.named_pools:
+        only = PlanWarningKind.POOL_NOT_HERE.of(pool=named, environment=here.name, only=here.pool.name)
+        walk.found.warn(table, only)
 
 
 def _kinds(walk: DeployWalk, table: TableName, decision: TableDecision) -> frozenset[ChangeKind]:

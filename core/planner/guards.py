@@ -421,6 +421,9 @@ def _pools(case: GuardInput, begun: Sequence[PlanNode]) -> Guard:
     """Judge each pool that gets additional statements by its own capacity, and all together by the policy."""
     moved = [node for node in case.nodes if _moves(node, case)]
     more = Counter(case.declared.pool_of(node.table).name for node in (*begun, *moved))
+    where = tuple(_places(case))
+    if not more and where:
+        return Guard.of("pool", OK, GuardFinding.POOLS_GROW.of(pools=where))
     if not more:
         names = ", ".join(pool.name for pool in case.declared.environment.pools)
         return Guard.of("pool", OK, GuardFinding.POOL_UNCHANGED.of(pool=names))
@@ -441,9 +444,21 @@ def _pools(case: GuardInput, begun: Sequence[PlanNode]) -> Guard:
     if most is not None and after > most:
         return Guard.of("pool", DENY, GuardFinding.POOL_FULL.of(found=together, statements=after, most=most))
     if case.policy.max_busy_percent is None:
-        return Guard.of("pool", OK, together)
+        return Guard.of("pool", OK, GuardFinding.POOLS_GROW.of(pools=where))
     limit = GuardFinding.ALLOWS_PERCENT.of(percent=round(case.policy.max_busy_percent))
     return _bounded("pool", GuardFinding.POOL_LOAD_UNKNOWN.of(found=together), unknown=True, limit=limit)
+
+
+def _places(case: GuardInput) -> Iterator[Finding]:
+    """Yield for each pool which statements the plan starts there, because their texts may name none."""
+    tables: dict[str, list[TableName]] = {pool.name: [] for pool in case.declared.environment.pools}
+    for node in case.nodes:
+        if node.action in _STARTS and node.version:
+            tables[case.declared.pool_of(node.table).name].append(node.table)
+    return (GuardFinding.RUN_IN.of(tables=tuple(each), pool=pool) for pool, each in tables.items() if each)
+
+
+_STARTS = frozenset({Action.START, Action.RESUME, Action.RESTART, Action.REBUILD})
 
 
 def _moves(node: PlanNode, case: GuardInput) -> bool:

@@ -179,6 +179,7 @@ class PlanWarningKind(FactKind):
         "this plan uses the revisions that run in {source}: the next deploy of files that hold other texts replaces "
         "them"
     )
+    POOL_NOT_HERE = "names the pool {pool}, but {environment} has only one, {only}, in which it runs"
     FILES_DIFFER = "the files of {tables} hold other texts: the next deploy brings them back"
     ENVIRONMENT_CHANGED = (
         "its environment changed ({change}), but it is not part of the request: it stays on its deployed revision"
@@ -544,6 +545,7 @@ class GuardFinding(FactKind):
         "plan fewer tables at once, name another pool in their yml, or raise statements: of {pool} in headgate.yml",
     )
     POOLS_GROW = "{pools:;}"
+    RUN_IN = "{tables:few} {tables:runs/run} in {pool}"
     POOL_LOAD_UNKNOWN = "{found}; the pool's load is unknown"
     POOL_LOAD = "{found}: load {before} → {after} of {cores:core}"
     POOL_OVERLOADED = "{found}: load {before} → {after} of {cores:core}, so batches wait for each other"

@@ -7,7 +7,9 @@ from urllib.parse import urlsplit
 import yaml
 
 from core.model.names import is_environment_name
+from core.model.problems import Where
 from core.model.secret_references import secret_reference
+from core.project.manifest_head import MANIFEST_PATH
 from core.project.model import (
     CLUSTER,
     LEAST_MIB,
@@ -18,7 +20,7 @@ from core.project.model import (
     Pool,
     is_memory,
 )
-from core.project_reader.yaml_reader import YamlSection
+from core.project_reader.yaml_reader import YamlSection, read_yaml
 
 _MASTER = re.compile(rf"{MASTER_SCHEME}(\[[0-9A-Fa-f:]+\]|[A-Za-z0-9._-]+):[1-9][0-9]{{0,4}}\Z")
 _PAGE = re.compile(r"https?://[^/\s@?#]+/?\Z")
@@ -59,6 +61,16 @@ def read_named_pools(section: YamlSection) -> tuple[Pool, ...]:
         elif node.tag.endswith(":null"):
             found[name] = Pool(name)
     return tuple(found.values())
+
+
+def place_in_pool(manifest: str, environment: str, pool: Pool, key: str) -> Where:
+    """Return where the text of headgate.yml sets a key of a pool; without that key, where the pool begins."""
+    top = read_yaml(manifest, MANIFEST_PATH, [])
+    here = top.section("environments") if top is not None else None
+    here = here.section(environment) if here is not None else None
+    several = here.section("pools") if here is not None else None
+    below = several.section(pool.name) if several is not None else here.section("pool") if here is not None else None
+    return below.at(key) if below is not None else Where(MANIFEST_PATH)
 
 
 _POOL_KEYS = ("url", "token", "tls", "ca", "master", "master_ui", "cores", "memory", "conf", "statements")

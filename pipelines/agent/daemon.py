@@ -16,6 +16,7 @@ from core.ipc.environment_paths import EnvironmentPaths
 from core.model.errors import EngineRefused, HeadgateError, LedgerUnavailable, PoolUnreachable
 from core.model.names import TableName
 from core.model.states import ALIVE, State
+from core.observed.cluster import WhyUnknown
 from core.observed.versions import Deployment
 from core.ports.spark import ReportedQuery
 from core.ports.storage import Checkpoints
@@ -356,14 +357,21 @@ class Agent:
             self._runs.resume_open()
         except (PoolUnreachable, EngineRefused) as error:
             kept.keeper.record_answer(error)
-            is_late = time.monotonic() - kept.answered > UNKNOWN_S and not kept.keeper.is_starting_statements
+            silent_s = time.monotonic() - kept.answered
+            is_late = silent_s > UNKNOWN_S and not kept.keeper.is_starting_statements
             if not kept.keeper.is_ready or is_late:
                 # The states of statements are unknown if their pool is gone or does not answer.
                 here = (each for each in deployments if self._context.pools.of(each) is kept.pool)
-                self._set_state(here, ALIVE, State.UNKNOWN)
+                why = WhyUnknown.NO_CONNECTION.of(error=error.summary)
+                if kept.keeper.is_ready:
+                    why = WhyUnknown.SILENT.of(pool=kept.pool.name, seconds=silent_s, error=error.summary)
+                self._set_state(here, ALIVE, State.UNKNOWN, error=str(why))
         kept.seen = queries
 
-    def _set_state(self, deployments: Iterable[Deployment], before: Collection[State], state: State) -> None:
+    def _set_state(
+        self, deployments: Iterable[Deployment], before: Collection[State], state: State, *, error: str = ""
+    ) -> None:
         for deployment in deployments:
             if deployment.state in before and not deployment.external:
-                self._ledger.observe_deployment(deployment, state=state, state_since=self._context.clock())
+                changes = {"state": state, "state_since": self._context.clock(), "error": error, "error_class": ""}
+                self._ledger.observe_deployment(deployment, **changes)

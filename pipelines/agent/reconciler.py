@@ -21,7 +21,7 @@ from core.model.errors import (
 from core.model.events import EventCause, EventKind
 from core.model.names import TableName, query_name, split_query, trigger_s
 from core.model.states import ALIVE, State, TableFaultKind, WantedState
-from core.observed.cluster import ClusterFault
+from core.observed.cluster import ClusterFault, WhyUnknown
 from core.observed.versions import Deployment
 from core.ports.spark import ReportedQuery
 from core.ports.storage import CheckpointState
@@ -96,6 +96,8 @@ class Reconciler:
     They are kept because the pool reports each end only once.
     """
     _transient_failures: TransientFailures = field(default_factory=TransientFailures)
+    _batches_before: dict[str, object] = field(default_factory=dict)
+    """The last batch of each query, by run id, from when its executors were last known to exist."""
     pool: AgentPool = field(init=False)
     catalog: PoolCatalog = field(init=False)
 
@@ -146,6 +148,8 @@ class Reconciler:
                 self._with_lock(deployment, partial(self._running, deployment, query, fault))
         in_threads(ACTS_AT_ONCE, partial(self._differs, active, before.stops), differing)
         self._unknown(active, before.deployments)
+        runs = {query.run_id for query in queries}
+        self._batches_before = {run: batch for run, batch in self._batches_before.items() if run in runs}
         known = {query_name(d.table, d.version) for d in deployments}
         self._ended = {name: query for name, query in self._ended.items() if name in known}
 
@@ -200,6 +204,8 @@ class Reconciler:
         late = fault.sentence if fault is not None and stuck else why_late(self.agent, deployment, query)
         state = State.RUNNING if query.progress is not None or query.waits else State.STARTING
         state = State.DEGRADED if late else state
+        if not late and (unknown := self._why_unproven(query, fault)) is not None:
+            state, late = State.UNKNOWN, unknown.sentence
         changes: dict[str, object] = {}
         if deployment.state != state and not (deployment.state == State.RUNNING and state == State.STARTING):
             # The query ran on while nobody observed it: under an agent that was replaced, or in a silent pool.
@@ -213,6 +219,19 @@ class Reconciler:
             changes |= {"error": "", "error_class": ""}
         if changes:
             self.agent.ledger.update_deployment(deployment.table, deployment.version, **changes)
+
+    def _why_unproven(self, query: ReportedQuery, fault: Fact[ClusterFault] | None) -> Fact[WhyUnknown] | None:
+        """Return why a query that Spark shows as healthy may have no executors; None if it has them, as far as known.
+
+        An idle query runs no task, so only a batch that ended after the fault proves that executors are left.
+        """
+        batch = (query.progress or {}).get("batchId")
+        if fault is None or not fault.kind.hides_executors:
+            self._batches_before[query.run_id] = batch
+            return None
+        if self._batches_before.setdefault(query.run_id, batch) != batch:
+            return None
+        return WhyUnknown.MASTER_LOST.of(master=fault.fields["master"])
 
     def _unrecorded(self, deployment: Deployment, query: ReportedQuery, stops: int) -> None:
         """Stop a query whose run id is not in the registry, and restart its statement.

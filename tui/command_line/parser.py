@@ -102,8 +102,13 @@ def _refuse(word: str, forms: dict[str, CommandParser], subcommand: str, second:
         near = difflib.get_close_matches(option, [name for name, _ in form.options()], n=1, cutoff=0.75)
         remedy = f"did you mean {near[0]}?" if near else f"{form.prog} --help lists its options"
         raise UsageError(f"{form.prog} takes no {option}", remedy=remedy)
-    near = difflib.get_close_matches(second, [name for name in forms if name], n=1) if subcommand == ALONE else []
-    remedy = f"did you mean `{forms[near[0]].prog}`?" if near else f"{form.prog} --help shows an example"
+    names = [name for name in forms if name] if subcommand == ALONE else []
+    near = difflib.get_close_matches(second, names, n=1)
+    if near:
+        remedy = f"did you mean `{forms[near[0]].prog}`?"
+    else:
+        lists = names and word == second
+        remedy = f"{form.prog} takes: {', '.join(names)}" if lists else f"{form.prog} --help shows an example"
     raise UsageError(f"{word!r} is an unexpected argument", remedy=remedy)
 
 

@@ -2,8 +2,10 @@
 
 import json
 import re
-from collections.abc import Callable, Iterable, Sequence, Set
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from core.model.errors import UsageError
@@ -15,9 +17,11 @@ from core.text.wording import counted
 from state.ledger_snapshot import LedgerSnapshot
 from state.row_types import EnvironmentRow
 from tui.command_line.context import CommandContext
+from tui.command_line.parser import COLUMNS
 from tui.presentation.styling.value_formatting import (
     lag_words,
     long_duration,
+    moment,
     short_duration,
     short_number,
     trend_words,
@@ -82,7 +86,11 @@ def _trend(line: StatementLine) -> Trend:
 
 
 def data_age_line(context: CommandContext, snapshot: LedgerSnapshot, lines: Sequence[StatementLine]) -> str:
-    """Return a line with the number of running statements, the state of the pool, and the age of the data."""
+    """Return the number of running statements, the state of the pools, and the age of the data, in a line.
+
+    Further lines say what is wrong with a pool, and since when and why it is unknown whether statements run. No line is
+    longer than 80 columns, as far as its words allow.
+    """
     if snapshot.facts is None:
         return f"{context.place.title}: {counted(len(lines), 'table')} declared, nothing deployed yet"
     age = snapshot.age_s
@@ -95,12 +103,31 @@ def data_age_line(context: CommandContext, snapshot: LedgerSnapshot, lines: Sequ
     running = sum(line.state == State.RUNNING for line in lines if not line.external)
     mine = sum(not line.external for line in lines)
     words = f"{running} of {counted(mine, 'statement')} running"
-    return f"{context.place.title}: {words}; {_pool(snapshot.facts)}; {fresh}"
+    first = f"{context.place.title}: {words}; {pools_in_words(snapshot.facts)}; {fresh}"
+    return "\n".join(
+        chain.from_iterable(map(_wrapped, (first, *_pool_faults(snapshot.facts), *_unknown(lines, snapshot.read_at))))
+    )
 
 
-def _pool(facts: EnvironmentRow) -> str:
-    detail = facts.worst_pool.detail
-    return pools_in_words(facts) + (f" ({detail})" if detail else "")
+def _pool_faults(facts: EnvironmentRow) -> Iterator[str]:
+    return (f"pool {pool.name} {pool.state}: {pool.detail}" for pool in facts.pools if pool.detail)
+
+
+def _unknown(lines: Sequence[StatementLine], now: float) -> Iterator[str]:
+    found: dict[tuple[str, str], list[TableName]] = {}
+    for line in lines:
+        if line.state == State.UNKNOWN and not line.external:
+            found.setdefault((moment(line.state_since, now), line.error), []).append(line.table)
+    for (since, why), tables in found.items():
+        few = ", ".join(tables[:_FEW]) + (f" and {len(tables) - _FEW} more" if len(tables) > _FEW else "")
+        yield f"unknown since {since}: {few}" + (f"; {mask_secrets(why)}" if why else "")
+
+
+_FEW = 3
+
+
+def _wrapped(line: str) -> list[str]:
+    return textwrap.wrap(line, COLUMNS, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 
 
 def check_fail_on(

@@ -2,7 +2,7 @@
 
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -95,6 +95,21 @@ def _refuse_other_project(place: SelectedEnvironment, project: "Project") -> Non
             f"{PROJECT_FILE} changed while it was read: it has another id, or no {place.environment} any more",
             remedy="run the command again",
         )
+
+
+def _missing_certificates(place: SelectedEnvironment, declared: "ProjectDeclaration") -> "Iterator[Problem]":
+    """Yield a warning for each file of trusted certificates that is not on this machine, where the agent runs."""
+    pools = [pool for pool in declared.project.environments[place.environment].pools if pool.ca]
+    missing = [pool for pool in pools if not os.path.isfile(pool.ca)]
+    if not missing:
+        return
+    from core.model.problems import Problem, Severity
+    from core.project_reader.pool_sections import place_in_pool
+
+    for pool in missing:
+        where = place_in_pool(declared.texts[PROJECT_FILE], place.environment, pool, "ca")
+        remedy = f"correct the path, or put the certificates there: {pool.name} cannot be reached without them"
+        yield Problem(f"the file {pool.ca} does not exist", remedy, where, "ca", severity=Severity.WARNING)
 
 
 def _missing_folder(place: SelectedEnvironment, texts: Mapping[str, str]) -> "Problem | None":
@@ -234,7 +249,10 @@ class ProjectReader:
                 self._files = files
                 first, self._kept = self._kept is None, None
                 self._kept = ProjectDeclaration(files.texts, *self._read(files.texts, first=first))
-            return self._kept
+            found = self._kept
+        # Not kept, because the file may appear without an edit of the project.
+        missing = tuple(_missing_certificates(self._place, found))
+        return replace(found, problems=(*found.problems, *missing)) if missing else found
 
     def since(self, reference: str) -> "GitComparison":
         """Compare the project's files with a git commit.

@@ -24,7 +24,7 @@ MOST_FILES = 64
 """Largest number of files that the executors write for the test."""
 
 TEST_FOLDER = "_headgate_workers"
-"""Folder in the data folder for these files."""
+"""Folder in the data folder for these files; its name goes on with that of the pool, because several may test."""
 
 
 class ExecutorWriter(Protocol):
@@ -46,7 +46,7 @@ def require_shared_data(pool: Pool, writer: ExecutorWriter, data: str) -> None:
         hosts = {"?"}
     if all(map(is_this_machine, hosts)):
         return
-    folder, files = Path(data, TEST_FOLDER), min(max(pool.cores, len(hosts)), MOST_FILES)
+    folder, files = Path(data, f"{TEST_FOLDER}_{pool.name}"), min(max(pool.cores, len(hosts)), MOST_FILES)
     remedy = "mount the folder at the same path on every worker, or set data: to a folder that all of them share"
     try:
         writer.write_from_executors(str(folder), files, seconds=WRITES_S)

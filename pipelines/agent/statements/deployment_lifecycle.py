@@ -314,7 +314,10 @@ def mark_stopped(agent: AgentContext, deployment: Deployment) -> bool:
 
     The desired state does not change.
     """
-    return agent.ledger.put_stopped(deployment.table, deployment.version, deployment.run_id, agent.clock())
+    # Why its state was unknown is no longer true.
+    forgets = deployment.state == State.UNKNOWN
+    about = (deployment.table, deployment.version, deployment.run_id)
+    return agent.ledger.put_stopped(*about, agent.clock(), forgets_error=forgets)
 
 
 def fail(agent: AgentContext, deployment: Deployment, error_class: str, error: str) -> None:

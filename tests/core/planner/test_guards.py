@@ -373,9 +373,7 @@ def of_pools(*most: int | None) -> Project:
 
 def test_each_pool_is_judged_by_its_own_capacity() -> None:
     everything = PlanRequest(everything=True)
-    assert str(judged(of_pools(None, None), {}, everything)["pool"].summary) == (
-        "2 additional statements on p0; 1 additional statement on p1"
-    )
+    assert str(judged(of_pools(None, None), {}, everything)["pool"].summary) == ("a, b run in p0; c runs in p1")
     full = make_plan(of_pools(1, None), "dev", {}, everything).refusals
     assert [str(each.summary) for each in full if each.guard == "pool"] == [
         "2 additional statements on p0: that makes 2 there, and p0 takes 1 statement"
@@ -387,7 +385,7 @@ def test_a_move_counts_in_the_new_pool_and_no_longer_in_the_old_one() -> None:
     declared = of_pools(3, 1)
     seen = {name: replace(each, pool=Pool("p0")) for name, each in running(declared).items()}
     move = PlanRequest(tables=(T("c"),))
-    assert str(judged(declared, seen, move)["pool"].summary) == "1 additional statement on p1"
+    assert str(judged(declared, seen, move)["pool"].summary) == "c runs in p1"
     seen[T("b")] = replace(seen[T("b")], pool=Pool("p1"))
     refused = make_plan(declared, "dev", seen, move).refusals
     assert [each.guard for each in refused] == ["pool"]

@@ -52,7 +52,7 @@ def test_workers_elsewhere_must_write_to_the_data_folder(master: FakeMaster, tmp
     master.workers = [worker("192.0.2.7")]
     data, executors = tmp_path / "data", Executors()
     require_shared_data(master.pool, executors, str(data))
-    assert executors.asked == [3] and not (data / TEST_FOLDER).exists()
+    assert executors.asked == [3] and not list(data.glob(f"{TEST_FOLDER}*"))
     executors.root = tmp_path / "elsewhere"
     with pytest.raises(PoolUnreachable) as raised:
         require_shared_data(master.pool, executors, str(data))
@@ -65,10 +65,12 @@ def test_workers_elsewhere_must_write_to_the_data_folder(master: FakeMaster, tmp
 @pytest.mark.parametrize("error", [EngineRefused("mkdir failed"), PoolUnreachable("no answer within 60 s")])
 def test_workers_that_cannot_write_are_reported(error: HeadgateError, master: FakeMaster, tmp_path: Path) -> None:
     master.workers = [worker("192.0.2.7")]
-    (tmp_path / TEST_FOLDER).mkdir()
+    ours, of_another = (tmp_path / f"{TEST_FOLDER}_{name}" for name in (master.pool.name, "another"))
+    ours.mkdir()
+    of_another.mkdir()
     with pytest.raises(PoolUnreachable, match=f"cannot write to {tmp_path}: {error.summary}"):
         require_shared_data(master.pool, Executors(fails=error), str(tmp_path))
-    assert not (tmp_path / TEST_FOLDER).exists()
+    assert not ours.exists() and of_another.exists(), "two pools may test at the same time"
 
 
 def test_unknown_workers_are_tested(master: FakeMaster, tmp_path: Path) -> None:

@@ -146,6 +146,7 @@ def test_statements_of_a_pool_that_refuses_to_list_them_are_not_said_to_run(
         serving.start()
         try:
             wait_until(lambda: ledger.deployments()[0].state == "unknown")
+            assert ledger.deployments()[0].error.startswith("the server of the pool local has not answered for ")
         finally:
             agent.end(pool=False)
             serving.join(60)

@@ -398,9 +398,39 @@ def test_a_statement_that_spark_shows_as_healthy_is_degraded_while_its_cluster_h
         assert found is not None
         states.append((str(found.state), found.error))
     why = "no worker of the cluster is alive: its master spark://h:1 says so"
-    assert states == [("running", ""), ("degraded", why), ("degraded", why), ("running", ""), ("running", "")]
-    assert [event.summary for event in agent.ledger.events()] == ["degraded → running", "running → degraded"]
+    unknown = (
+        "the master spark://h:1 cannot be reached, and no batch has ended since: nobody says whether executors are "
+    )
+    assert states == [
+        ("running", ""), ("degraded", why), ("degraded", why), ("unknown", f"{unknown}left"), ("running", ""),
+    ]  # fmt: skip
+    assert [event.summary for event in agent.ledger.events()] == [
+        "unknown → running", "degraded → unknown", "running → degraded",
+    ]  # fmt: skip
     assert pool.starts == [] and pool.stops == []
+
+
+def test_a_batch_that_ends_after_the_master_was_lost_proves_that_executors_are_left(
+    agent: AgentContext, pool: Any, reconciler: Reconciler, running: Deployment
+) -> None:
+    lost, states = ClusterFault.LOST.of(master="spark://h:1"), []
+    for batch, fault in ((3, None), (3, lost), (4, lost), (4, lost)):
+        pool.told = {"silent_s": 1.0, "progress": {"batchId": batch}}
+        queries = agent.pools.default.connection().queries.active()
+        reconciler.round(BeforeRound.of(agent), queries, (), fault=fault)
+        found = agent.ledger.deployment(A, 1)
+        assert found is not None
+        states.append(str(found.state))
+    assert states == ["running", "unknown", "running", "running"]
+
+
+def test_a_statement_that_is_found_stopped_keeps_no_reason_why_its_state_was_unknown(
+    agent: AgentContext, reconciler: Reconciler
+) -> None:
+    deploy(agent, wanted="stopped", state="unknown", error="the pool is silent")
+    assert reconcile(reconciler) == "stopped"
+    found = agent.ledger.deployment(A, 1)
+    assert found is not None and found.error == ""
 
 
 @pytest.mark.parametrize(("silent_s", "since"), [(1.0, 100.0), (95.0, None)])

@@ -164,6 +164,8 @@ def test_a_subcommand_is_found_after_options() -> None:
         ("policy aprove", "'aprove' is an unexpected argument", "did you mean `headgate policy approve`?"),
         ("init tabel clicks", "'clicks' is an unexpected argument", "did you mean `headgate init table`?"),
         ("demo chnage filter", "'filter' is an unexpected argument", "did you mean `headgate demo change`?"),
+        ("cluster foo", "'foo' is an unexpected argument", "headgate cluster takes: up, down, status"),
+        ("cluster statsu", "'statsu' is an unexpected argument", "did you mean `headgate cluster status`?"),
         ("plan diff a b c", "'c' is an unexpected argument", "headgate plan diff --help shows an example"),
         ("runs retry", "are required: ID", "headgate runs retry --help shows an example"),
         ("runs skip 7f", "are required: --step", "headgate runs skip --help shows an example"),

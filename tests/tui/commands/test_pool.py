@@ -53,6 +53,24 @@ def test_ls_shows_and_filters_the_pool_of_several(two: Ledger, capsys: pytest.Ca
     assert run_command_line(["ls", "--pool", "huge"]) == 2
 
 
+def test_ls_says_who_does_not_know_whether_a_statement_runs_in_lines_of_80_columns(
+    two: Ledger, capsys: pytest.CaptureFixture[str]
+) -> None:
+    why = "the master spark://h:7077 cannot be reached, and no batch has ended since: nobody says whether executors are"
+    for name in ("b", "c", "d", "e"):
+        row = deployment_row(name, pool=POOLS[1][1], state="unknown", state_since=1_700_000_000.0, error=f"{why} left")
+        two.put_deployment(row)
+    two.put_pool(
+        "large", state="degraded", detail="the master spark://h:7077 cannot be reached: executors that are left"
+    )
+    assert run_command_line(["ls"]) == 0
+    said = capsys.readouterr().err
+    assert max(map(len, said.splitlines())) <= 80
+    words = " ".join(said.split())
+    assert "pool large degraded: the master spark://h:7077 cannot be reached" in words
+    assert f": b, c, d and 1 more; {why} left" in words and "unknown since " in words
+
+
 def test_the_log_of_a_pool_is_named(two: Ledger, capsys: pytest.CaptureFixture[str]) -> None:
     log = Path(two.path).parent / "pools/large/pool.log"
     log.parent.mkdir(parents=True)

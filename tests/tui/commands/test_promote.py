@@ -286,6 +286,22 @@ def test_a_text_that_headgate_yml_no_longer_allows_is_refused_without_a_place_in
     assert "--exclude b" in said and ".sql" not in said
 
 
+@pytest.mark.parametrize("pools", ["pool: {name: only}", "pools: {big: {}, huge: {}}"])
+def test_a_plan_says_that_the_target_has_no_pool_of_the_name_that_a_promoted_statement_has(
+    pools: str, two: Two, capsys: pytest.CaptureFixture[str]
+) -> None:
+    head = HEAD.replace("dev: {}", "dev: {pools: {small: {}, large: {}}}")
+    (two.folder / "headgate.yml").write_text(head.replace("prefix: stage_}", f"prefix: stage_}}, {pools}"))
+    (two.folder / "pipelines/facts/p/b/b.yml").write_text("pool: large\n")
+    two.run_in(two.dev, "b", FILTERED)
+    if "pools" in pools:
+        said = refused(["promote", "b", *TO_STAGE], 3, capsys)
+        assert "b as it runs in dev is not valid in stage: stage has no pool large" in said
+        return
+    said = [f"{each['table']}: {each['summary']}" for each in written(["promote", "b", *TO_STAGE], capsys)["warnings"]]
+    assert "b: names the pool large, but stage has only one, only, in which it runs" in said
+
+
 def test_nothing_to_promote_needs_no_approval(two: Two, capsys: pytest.CaptureFixture[str]) -> None:
     two.run_in(two.dev, "b", (two.folder / B).read_text(), state="stopped")
     plan = written(["promote", "b", *TO_STAGE], capsys)

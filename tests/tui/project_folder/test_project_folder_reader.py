@@ -38,6 +38,28 @@ def test_an_edit_is_seen_behind_a_copy(folder: Path) -> None:
     assert reader(folder).read() == before
 
 
+@pytest.mark.parametrize(
+    "key",
+    [
+        "pool: {{url: 'sc://h:1', ca: {ca}}}",
+        "pools:\n      one: {{}}\n      two:\n        url: sc://h:1\n        ca: {ca}",
+    ],
+)
+def test_certificates_that_are_not_on_this_machine_are_a_warning_at_their_line(
+    key: str, folder: Path, tmp_path: Path
+) -> None:
+    ca, head = tmp_path / "ca.pem", (folder / "headgate.yml").read_text()
+    (folder / "headgate.yml").write_text(head.replace("  dev:\n", f"  dev:\n    {key.format(ca=ca)}\n"))
+    read = reader(folder)
+    for _ in range(2):
+        (found,) = read.read().problems
+        assert found.severity == "warning" and found.summary == f"the file {ca} does not exist"
+        assert found.where is not None and found.where.path == "headgate.yml"
+        assert (folder / "headgate.yml").read_text().splitlines()[found.where.line - 1].count(str(ca)) == 1
+    ca.write_text("")
+    assert not read.read().problems, "the file is looked for at each reading"
+
+
 @pytest.mark.parametrize("words", ["plan --all --offline --json", "inventory --json", "plan --all"])
 def test_commands_print_the_same_however_they_read(
     words: str, folder: Path, capsys: pytest.CaptureFixture[str]

@@ -57,6 +57,9 @@ def advise(
         if left is not None and left.is_lost:
             return f"{words}{position}", Tone.BAD
         return f"{words} {start} starts it where it left off.{position}", Tone.CHANGING if position else Tone.PLAIN
+    if statement.state is State.UNKNOWN and statement.line.error:
+        since = long_duration(look.now - statement.line.state_since)
+        return f"Unknown for {since} whether it runs: {statement.line.error}.{position}", Tone.CHANGING
     if bad and statement.trend in (Trend.STARVED, Trend.STALLED, Trend.IDLE):
         return f"It is running but gets no rows, because {' and '.join(bad)}.", Tone.BAD
     has_ended = statement.state is State.DEGRADED and bool(statement.line.error_class)

@@ -215,6 +215,10 @@ def test_a_constant_backlog_is_not_reported_as_keeping_up() -> None:
 
 def test_statements_whose_pool_does_not_answer_are_marked() -> None:
     assert "it is unknown whether the statement runs" in verdict(trend="unknown", state="unknown")[0]
+    why = "the server of the pool large has not answered for 16s: no answer within 5 s"
+    for trend in ("idle", "steady", "starved"):
+        said = verdict(trend=trend, state="unknown", state_since=NOW - 90, error=why)
+        assert said == (f"Unknown for 1m 30s whether it runs: {why}.", Tone.CHANGING)
 
 
 def test_a_starved_statement_shows_the_age_of_its_data() -> None:
