@@ -15,7 +15,9 @@ MADE_UP = 200
 VALUES = 20
 """Number of different values of a column that is not a key."""
 
-_KEY = re.compile(r"(.*_)?(id|key|no|number|uuid|code)\Z", re.IGNORECASE)
+_KEY = re.compile(r"(.*_)?(id|key|no|number|uuid|code|sequence|lsn|xid)\Z", re.IGNORECASE)
+_FIXED = {"_op": "c", "_corrupt": None}
+"""Values of columns about messages and changes: each change is an insert, and each message can be read."""
 
 
 def made_up_sample(
@@ -29,12 +31,11 @@ def made_up_sample(
     for number in range(MADE_UP):
         unique = made_up_row(columns, ROWS + 1 + number, literals)
         repeated = made_up_row(columns, ROWS + 1 + number % VALUES, literals)
-        rows.append(
-            {
-                name: plain_value(one if _KEY.match(name) else other, kind)
-                for (name, kind), one, other in zip(columns, unique, repeated, strict=True)
-            }
-        )
+        row = {
+            name: plain_value(one if _KEY.match(name) else other, kind)
+            for (name, kind), one, other in zip(columns, unique, repeated, strict=True)
+        }
+        rows.append(row | {name: value for name, value in _FIXED.items() if name in row})
     return SourceSample(table, columns, tuple(rows), event_column, made_up=True)
 
 

@@ -26,6 +26,10 @@ INTEGERS = {"tinyint": 1 << 7, "smallint": 1 << 15, "int": 1 << 31, "bigint": 1 
 
 _TEXT = ("string", "char", "varchar")
 _TIMES = frozenset({"timestamp", "timestamp_ntz"})
+_FIXED = frozenset({"_value", "_op"})
+"""Columns that are no keys, whatever their values: the value of a message that is not parsed, and kinds of changes."""
+_FILL = {"_value": " "}
+"""What fills up a column; a value may be JSON, which spaces at its end do not change."""
 
 Row = Mapping[str, object]
 """A row by column. Timestamps are aware datetimes and dates are dates; everything else is as JSON has it."""
@@ -61,7 +65,7 @@ def key_columns(samples: Sequence[SourceSample]) -> frozenset[Column]:
         (sample.table, name): [row[name] for row in sample.rows if row.get(name) is not None]
         for sample in samples
         for name, kind in sample.columns
-        if kind in INTEGERS or kind.startswith(_TEXT)
+        if (kind in INTEGERS or kind.startswith(_TEXT)) and name not in _FIXED
     }
     distinct = {column: frozenset(map(str, found)) for column, found in values.items()}
     keys = {
@@ -167,7 +171,7 @@ class ReplayedLoad:
                 found[name] = self._renamed(value, kind, cycle)
         if sample.table in self.padding:
             name, length = self.padding[sample.table]
-            found[name] = str(found.get(name) or "").ljust(length, "x")
+            found[name] = str(found.get(name) or "").ljust(length, _FILL.get(name, "x"))
         return found
 
     def _renamed(self, value: object, kind: str, cycle: int) -> object:

@@ -16,6 +16,8 @@ class BenchKind(StrEnum):
 
     SEED = "seed"
     """Nothing: the process only writes the rows of static sides."""
+    SIZES = "sizes"
+    """Nothing: the process only checks that records can be filled up to the sizes."""
     LATENCY = "latency"
     THROUGHPUT = "throughput"
     STARTUP = "startup"
@@ -32,19 +34,21 @@ class BenchSource:
 
     table: TableName
     folder: str
-    """Folder of the ephemeral environment to which files are written."""
+    """Folder of the ephemeral environment to which files are written; for messages, the location of its topics."""
     format: str
     columns: tuple[tuple[str, str], ...]
     """Names and types of the declared columns."""
     options: Mapping[str, str] = field(default_factory=dict)
     """Options of the DDL, with keys in lower case."""
     sample: str = ""
-    """File or folder with sample rows; empty if rows have to be made up."""
+    """File or folder with sample rows, or the location of topics; empty if rows have to be made up."""
     event_column: str = ""
     literals: tuple[tuple[str, bool, tuple[str, ...]], ...] = ()
     """Texts with which statements compare columns, as (column, whether for equality, texts)."""
     partitioning: tuple[str, ...] = ()
     """Partition columns of a Delta table; empty for other formats, whose files have all columns."""
+    stands_in: bool = False
+    """Whether its files stand for rows of a database."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +57,7 @@ class BenchStatement:
 
     table: TableName
     place: str
-    """Folder of the table itself."""
+    """Folder of the table itself, or the location of its topic."""
     format: str
     checkpoint: str
     sources: tuple[tuple[TableName, str, str], ...]
@@ -81,7 +85,7 @@ class BenchSide:
 
     statements: tuple[BenchStatement, ...]
     folders: Mapping[TableName, str]
-    """Folder of each source to which files are written."""
+    """Folder of each source to which files are written, or the location of its topics."""
 
 
 @dataclass(frozen=True, slots=True)

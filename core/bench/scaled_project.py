@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from core.model.names import TableName
+from core.model.table_formats import table_format
 from core.project.model import Project, Script, Table
 from core.project.variables import Variable
 from core.project_reader.ephemeral_project import source_ddl
@@ -18,6 +19,7 @@ from core.sql.ddl_reader import read_ddl
 from core.sql.metadata_columns import without_metadata
 from core.sql.statement import TableDdl
 from core.sql.statement_reader import read_any
+from core.sql.written_topics import with_topic_named
 from core.text.escaping import quoted_name
 from core.text.sentence import Fact, FactKind
 
@@ -41,6 +43,10 @@ class NotScaled(FactKind):
     JOB = "{table} is a job in Python, which cannot be copied", "name tables whose statements are in SQL"
     TEXT = "the statement of {table} has a form that cannot be copied", "write INSERT INTO before WITH and SELECT"
     KEYED = "{table} replaces rows by key, and the tables of a chain append rows", "begin the chain with another table"
+    TOPIC = (
+        "{table} writes a topic, which no statement reads under its name",
+        "begin the chain with another table",
+    )
     MANY = "a chain begins with one table, and {tables} are chosen", "name one of them"
     INVALID = "{table} cannot be added to the project: {why}", "name other tables, or another --axis"
 
@@ -59,7 +65,8 @@ def with_copies(
 ) -> AddedTables | Fact[NotScaled]:
     """Return `copies - 1` copies of statements, which read each other wherever the statements do.
 
-    Those in the folders of the statements are copied as well. `variables` are those of the environment.
+    Those in the folders of the statements are copied as well. A copy that writes a topic writes one of its own.
+    `variables` are those of the environment.
     """
     folders = {project.tables[name].folder for name in tables}
     chosen = [table for table in project.tables.values() if table.folder in folders and not table.external]
@@ -84,6 +91,8 @@ def with_chain(project: Project, tables: Iterable[TableName], length: int) -> Ad
     table = project.tables[names[0]]
     if table.settings.upserts:
         return NotScaled.KEYED.of(table=table.name)
+    if table_format(table.parsed_ddl.format).topics:
+        return NotScaled.TOPIC.of(table=table.name)
     own = without_metadata(table.parsed_ddl)
     columns = ", ".join(quoted_name(each.name) for each in own.columns)
     texts: dict[str, str] = {}
@@ -127,6 +136,8 @@ def _copy(
     if not found:
         return NotScaled.TEXT.of(table=table.name)
     folder = f"{table.folder}_copy{number}"
+    if table_format(ddl.format).topics:
+        ddl = with_topic_named(ddl, lambda topic: f"{topic}_copy{number}")
     files = {
         f"{folder}/sql-scripts/ddl.{name}.sql": source_ddl(replace(ddl, table=name), ""),
         f"{folder}/sql-scripts/dml.{name}.sql": (

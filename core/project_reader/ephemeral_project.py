@@ -20,6 +20,7 @@ from core.project_reader.ephemeral_systems import (
     as_stand_in,
     fault_of_topics,
     own_topics,
+    replaced_topics,
 )
 from core.project_reader.overlay_project import overlay_manifest
 from core.project_reader.paths import jar_path, table_folder
@@ -35,14 +36,6 @@ class NotIsolated(FactKind):
     """Why tables cannot run over sources of their own."""
 
     NOTHING = "no table is chosen that has a statement", "name a table that has one"
-    SOURCE = (
-        "{table} reads {source}, whose rows are not in files: rows cannot be written there for it alone",
-        "leave out {table} and the tables downstream of it",
-    )
-    SINK = (
-        "{table} writes messages to a topic, which other systems may read",
-        "leave out {table} and the tables downstream of it",
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +52,8 @@ class EphemeralProject:
     """Tables over topics of its own, sources and sinks, each as it is declared here."""
     stand_ins: tuple[TableName, ...] = ()
     """Sources for which files stand, because their rows are in a database; sorted."""
+    replaced_topics: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    """Location and name of the topic that each topic of its own replaces."""
 
 
 def ephemeral_project(
@@ -67,20 +62,19 @@ def ephemeral_project(
     tables: Iterable[TableName],
     *,
     data: str,
+    systems: SystemNames,
     trigger: str | None = TRIGGER,
-    systems: SystemNames | None = None,
 ) -> EphemeralProject | Fact[NotIsolated] | Fact[NotReplaced]:
     """Generate the project of tables and everything upstream of them, or return why that is impossible.
 
     Tables in the folder of a chosen table are chosen as well, because they are deployed together. `data` is the
-    absolute data folder. `trigger` replaces the interval of every statement; None keeps the declared ones. Without
-    `systems`, all rows must be in files.
+    absolute data folder. `trigger` replaces the interval of every statement; None keeps the declared ones.
     """
     chosen = upstream_of(project, tables)
     built = tuple(name for name in chosen if not project.tables[name].external)
     if not built:
         return NotIsolated.NOTHING.of()
-    if (refused := _refusal(project, built, systems)) is not None:
+    if (refused := _refusal(project, built)) is not None:
         return refused
     folders = {project.tables[name].folder for name in built}
     called = {script.path for name in built for _, script in project.tables[name].functions}
@@ -89,9 +83,10 @@ def ephemeral_project(
     if trigger is not None:
         found = {path: _with_trigger(text, trigger) if path.endswith(".yml") else text for path, text in found.items()}
     external = {name: project.tables[name] for name in chosen if project.tables[name].external}
-    topics = own_topics((project.tables[name] for name in chosen), systems) if systems is not None else {}
+    every = [project.tables[name] for name in chosen]
+    topics, replaced = own_topics(every, systems), replaced_topics(every, systems)
     sources = {name: f"{data}/landing/{name}" for name in external if name not in topics}
-    stand_ins = () if systems is None else stand_ins_of(project, chosen)
+    stand_ins = stand_ins_of(project, chosen)
     if topics or stand_ins:
         found = {
             path: _without(text, TOPIC_SETTINGS) if path.endswith(".yml") else text for path, text in found.items()
@@ -102,7 +97,9 @@ def ephemeral_project(
         if table.settings_text:
             dropped = (*TOPIC_SETTINGS, "payload") if name in stand_ins else TOPIC_SETTINGS
             found[f"{table.folder}/{name}.yml"] = _without(table.settings_text, dropped)
-    return EphemeralProject(dict(sorted(found.items())), built, sources, topics, stand_ins)
+    return EphemeralProject(
+        dict(sorted(found.items())), built, sources, topics=topics, stand_ins=stand_ins, replaced_topics=replaced
+    )
 
 
 def stand_ins_of(project: Project, tables: Iterable[TableName]) -> tuple[TableName, ...]:
@@ -157,20 +154,13 @@ def ephemeral_manifest(
     return made if trigger is None else _with_trigger(made, trigger, "defaults")
 
 
-def _refusal(
-    project: Project, built: Iterable[TableName], systems: SystemNames | None
-) -> Fact[NotIsolated] | Fact[NotReplaced] | None:
+def _refusal(project: Project, built: Iterable[TableName]) -> Fact[NotReplaced] | None:
     for name in built:
-        table = project.tables[name]
-        if systems is None and not table_format(table.parsed_ddl.format).has_files:
-            return NotIsolated.SINK.of(table=name)
-        for parent in sorted(_parents(table)):
+        for parent in sorted(_parents(project.tables[name])):
             read = project.tables.get(parent)
-            if read is None or not read.external or (format := table_format(read.parsed_ddl.format)).has_files:
+            if read is None or not read.external or not table_format(read.parsed_ddl.format).topics:
                 continue
-            if systems is None:
-                return NotIsolated.SOURCE.of(table=name, source=parent)
-            if format.topics and (fault := fault_of_topics(name, read)) is not None:
+            if (fault := fault_of_topics(name, read)) is not None:
                 return fault
     return None
 

@@ -40,11 +40,11 @@ class NotReplaced(FactKind):
     """Why topics cannot be replaced by topics of the environment's own."""
 
     AVRO = (
-        "{table} reads {source}, whose messages are Avro, and rows of a case are written as JSON only",
+        "{table} reads {source}, whose messages are Avro, and rows are written to topics as JSON only",
         "leave out {table} and the tables downstream of it",
     )
     TOPIC_COLUMN = (
-        "{table} reads {source}, which has a column _topic: it would contain the name of a topic of the test's own",
+        "{table} reads {source}, which has a column _topic: it would contain the name of the topic that replaces it",
         "remove the column or, if a statement needs it, leave out {table} and the tables downstream of it",
     )
 
@@ -77,6 +77,18 @@ def own_topics(tables: Iterable[Table], names: SystemNames) -> dict[TableName, T
         else with_topic_named(table.parsed_ddl, names.own.of)
         for table in every
     }
+
+
+def replaced_topics(tables: Iterable[Table], names: SystemNames) -> dict[str, tuple[str, str]]:
+    """Return the topic that each topic of the environment's own replaces, as its location and its name."""
+    found: dict[str, tuple[str, str]] = {}
+    for table in tables:
+        if table_format(table.parsed_ddl.format).topics:
+            ddl = table.parsed_ddl if table.external else with_topic_named(table.parsed_ddl, names.base.of)
+            declared = topic_place(table.parsed_ddl.location).topics
+            for own, replaced in zip(map(names.own.of, declared), topic_place(ddl.location).topics, strict=True):
+                found[own] = (ddl.location, replaced)
+    return found
 
 
 def read_messages(tables: Iterable[Table], base: Naming) -> dict[TableName, TableName]:

@@ -54,7 +54,7 @@ REGISTRY_TRUST = "schema.registry.ssl.truststore.location"
 _OF_REGISTRY = (SUBJECTS, REGISTRY_USER, REGISTRY_PASSWORD, REGISTRY_TRUST)
 _SCHEMA_OPTIONS = (SCHEMA, REGISTRY, *_OF_REGISTRY)
 
-_SCHEME = "kafka://"
+SCHEME = "kafka://"
 _LOSS = "failondataloss"
 _HEADERS = "array<struct<key:string,value:binary>>"
 MESSAGE_PARTS: Mapping[str, tuple[str, ...]] = {
@@ -202,12 +202,12 @@ def kafka_location(options: Mapping[str, str]) -> str:
     servers, topics = (",".join(sorted(_listed(given.get(name, "")))) for name in (SERVERS, TOPICS))
     skips = {_LOSS: "false"} if given.get(_LOSS, "").lower() == "false" else {}
     settings = urlencode(shared_settings(options) | skips, safe="${}:/")
-    return f"{_SCHEME}{servers}/{topics}{'?' if settings else ''}{settings}" if servers and topics else ""
+    return f"{SCHEME}{servers}/{topics}{'?' if settings else ''}{settings}" if servers and topics else ""
 
 
 def topic_place(location: str) -> TopicPlace:
     """Parse a location made by `kafka_location`."""
-    place, _, settings = location.removeprefix(_SCHEME).partition("?")
+    place, _, settings = location.removeprefix(SCHEME).partition("?")
     servers, _, topics = place.partition("/")
     given = dict(parse_qsl(settings, keep_blank_values=True))
     skips_lost = given.pop(_LOSS, "") == "false"
@@ -218,11 +218,11 @@ def merged_locations(locations: Iterable[str]) -> tuple[str, ...]:
     """Return one location for each cluster and user, with all topics that these locations have there."""
     topics_by_place: dict[tuple[str, str], set[str]] = {}
     for location in locations:
-        place, _, settings = location.removeprefix(_SCHEME).partition("?")
+        place, _, settings = location.removeprefix(SCHEME).partition("?")
         servers, _, topics = place.partition("/")
         topics_by_place.setdefault((servers, settings), set()).update(topics.split(","))
     return tuple(
-        f"{_SCHEME}{servers}/{','.join(sorted(topics))}{'?' if settings else ''}{settings}"
+        f"{SCHEME}{servers}/{','.join(sorted(topics))}{'?' if settings else ''}{settings}"
         for (servers, settings), topics in topics_by_place.items()
     )
 
@@ -359,7 +359,7 @@ def _parsing(ddl: TableDdl) -> tuple[object, ...]:
 
 def skips_lost_messages(ddl: TableDdl) -> bool:
     """True if the table lets its readers continue after messages were deleted before they were read."""
-    return ddl.location.startswith(_SCHEME) and topic_place(ddl.location).skips_lost
+    return ddl.location.startswith(SCHEME) and topic_place(ddl.location).skips_lost
 
 
 def _avro_fault(ddl: TableDdl, given: Mapping[str, str]) -> Fact[TopicFault] | Fact[SecurityFault] | None:

@@ -14,14 +14,19 @@ from typing import Any
 from core.bench.made_up_sample import made_up_sample
 from core.bench.replayed_load import ReplayedLoad, SourceSample, key_columns
 from core.bench.request import BenchKind, BenchRequest, BenchSource, request_from_json
+from core.bench.topic_inputs import TopicInputs
 from core.model.errors import HeadgateError, UsageError
 from core.model.names import TableName
+from core.model.table_formats import table_format
+from core.sql.kafka_topics import topic_place
 from pipelines.bench.first_rows import FirstRows
-from pipelines.bench.load_writer import LoadWriter
+from pipelines.bench.load_messages import is_of_topics, sampled_rows
+from pipelines.bench.load_writer import LoadWriter, sized
 from pipelines.bench.machine import machine_facts
 from pipelines.bench.measurement import RunningBenchmark
 from pipelines.bench.paired_benchmark import PairedBenchmark
-from pipelines.bench.source_files import MOST_ROWS, read_sample, show_file, sized, write_rows
+from pipelines.bench.source_files import MOST_ROWS, read_sample, show_file, write_rows
+from pipelines.bench.topic_load import TopicLoad
 
 STATIC_ROWS = 1_000_000
 """Number of rows of a static side after which reading of its sample ends."""
@@ -35,6 +40,8 @@ def main() -> int:
         request = request_from_json(json.loads(line))
         if request.kind is BenchKind.SEED:
             _seed(request)
+        elif request.kind is BenchKind.SIZES:
+            _loads(request)
         else:
             _say({"machine": machine_facts(request.place)})
             for answer in _answers(request, _loads(request)):
@@ -65,9 +72,16 @@ def _seed(request: BenchRequest) -> None:
 
 def _answers(request: BenchRequest, loads: Mapping[int, ReplayedLoad]) -> Iterator[dict[str, Any]]:
     load = next(iter(loads.values()))
+    every = request.statements + (request.old.statements if request.old is not None else ())
+    written = (topic_place(each.place).topics for each in every if table_format(each.format).topics)
+    sinks = frozenset(topic for topics in written for topic in topics)
+    topics = TopicLoad(os.path.join(request.place, "load"), load.samples, TopicInputs(sinks))
+    over_topics = [each for each in request.sources if table_format(each.format).topics]
+    _say({"partitions": {each.table: topics.partitions(each) for each in over_topics}})
     if request.kind is BenchKind.COMPARE:
-        return PairedBenchmark(request, load).answers()
-    writer = LoadWriter(load, {each.table: each for each in request.sources}, name=request.phase.replace(" ", "-"))
+        return PairedBenchmark(request, load, topics).answers()
+    sources = {each.table: each for each in request.sources}
+    writer = LoadWriter(load, sources, name=request.phase.replace(" ", "-"), topics=topics)
     if request.kind is BenchKind.STARTUP:
         return FirstRows(request, writer).answers()
     return RunningBenchmark(request, writer, loads).answers()
@@ -85,7 +99,7 @@ def _loads(request: BenchRequest) -> Mapping[int, ReplayedLoad]:
 
 
 def _sample(source: BenchSource, *, most: int = MOST_ROWS) -> SourceSample:
-    rows = read_sample(source, most=most)
+    rows = sampled_rows(source) if is_of_topics(source.sample) else read_sample(source, most=most)
     if rows:
         return SourceSample(TableName(source.table), source.columns, rows, source.event_column)
     literals = {(column, equal): list(texts) for column, equal, texts in source.literals}

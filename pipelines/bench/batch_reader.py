@@ -1,6 +1,7 @@
 """Reads the batches of a statement from the logs of its checkpoint and table, as values that can be traced.
 
 An input is the path of a file or, for a Delta table, its folder and version, such as `/data/tables/orders__v1/delta@7`.
+Inputs in topics have names of their own (`core.bench.topic_inputs`).
 """
 
 import json
@@ -11,12 +12,15 @@ from pathlib import Path
 
 from core.bench.batch_trace import Batch
 from core.bench.request import BenchStatement
+from core.bench.topic_inputs import TopicReading
 from core.model.table_formats import table_format
+from pipelines.bench.topic_load import TopicLoad
 from pipelines.storage.delta_log import CommitsGone, DeltaLog, NoDeltaLog
 from pipelines.storage.delta_readers import offset_of
 from pipelines.storage.file_sources import TABLE_LOG_FOLDER
 from pipelines.storage.file_stream_logs import batch_files, local_path, newest_batch, read_source_log, table_log_batches
 from pipelines.storage.file_system import read_json
+from pipelines.storage.kafka_offsets import parsed_offsets
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +34,7 @@ class BatchReader:
     """The batches of one statement. Each `refresh` reads only what is new."""
 
     statement: BenchStatement
+    topics: TopicLoad = field(default_factory=lambda: TopicLoad(""))
     batches: list[Batch] = field(default_factory=list)
     """Batches whose rows are visible, in ascending order."""
     _written: dict[int, _Written] = field(default_factory=dict)
@@ -41,6 +46,8 @@ class BatchReader:
     _query: str = ""
     _offsets: list[str] = field(default_factory=list)
     """Offsets of the newest batch in `batches`, one line for each source."""
+    _readings: dict[int, TopicReading] = field(default_factory=dict)
+    """For each source over topics, by its ordinal."""
 
     def refresh(self) -> bool:
         """Read new batches; return True if there are any."""
@@ -49,23 +56,33 @@ class BatchReader:
         if newest is None or newest < first:
             return False
         self._read_written()
+        found = False
         for number in range(first, newest + 1):
             with suppress(FileNotFoundError):
-                self.batches.append(self._batch(number))
-        return True
+                if (batch := self._batch(number)) is None:
+                    break
+                self.batches.append(batch)
+                found = True
+        return found
 
-    def _batch(self, number: int) -> Batch:
+    def _batch(self, number: int) -> Batch | None:
+        """Return a batch; None if it has read messages of a batch upstream that still runs."""
         folder = self.statement.checkpoint
         planned, committed = f"{folder}/offsets/{number}", f"{folder}/commits/{number}"
         lines = Path(planned).read_text("utf-8").split("\n")
         started_at, committed_at = os.stat(planned).st_mtime, os.stat(committed).st_mtime
         offsets = lines[2 : 2 + len(self.statement.sources)]
+        if self._reads_unknown(offsets):
+            return None
         before = self._offsets or ["-"] * len(offsets)
         read = tuple(
             self._read(ordinal, old, new) for ordinal, (old, new) in enumerate(zip(before, offsets, strict=True))
         )
         self._offsets = offsets
         written = self._written.pop(number, None)
+        if table_format(self.statement.format).topics:
+            sent = self.topics.wrote(self.statement.place, number, committed_at)
+            written = _Written(frozenset([sent[0]]), sent[1]) if sent is not None else None
         return Batch(
             number,
             started_at,
@@ -75,11 +92,21 @@ class BatchReader:
             watermark_ms=int(json.loads(lines[1]).get("batchWatermarkMs") or 0),
         )
 
+    def _reads_unknown(self, offsets: list[str]) -> bool:
+        over_topics = [table_format(format).topics for _, _, format in self.statement.sources]
+        return any(
+            topics and self.topics.inputs.unknown(parsed_offsets(line) or {})
+            for topics, line in zip(over_topics, offsets, strict=False)
+        )
+
     def _read(self, ordinal: int, old: str, new: str) -> frozenset[str]:
         """Return the inputs of a source between two offsets."""
         if old == new or not new.startswith("{"):
             return frozenset()
-        _, place, _ = self.statement.sources[ordinal]
+        _, place, format = self.statement.sources[ordinal]
+        if table_format(format).topics:
+            reading = self._readings.setdefault(ordinal, TopicReading(self.topics.inputs))
+            return reading.read(parsed_offsets(new) or {})
         if (end := offset_of(new)) is not None:
             begin = offset_of(old)
             # A version whose files are read in several batches counts as read by the last of them.
@@ -93,7 +120,10 @@ class BatchReader:
         return frozenset(local_path(str(entry["path"])) for entry in entries)
 
     def _read_written(self) -> None:
-        if table_format(self.statement.format).transaction_log:
+        format = table_format(self.statement.format)
+        if format.topics:
+            return
+        if format.transaction_log:
             self._read_delta_log()
             return
         place = f"{self.statement.place}/{TABLE_LOG_FOLDER}"

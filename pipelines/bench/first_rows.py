@@ -28,7 +28,7 @@ class FirstRows:
 
     def answers(self) -> Iterator[dict[str, Any]]:
         """Yield progress, and at last the figures. Raises HeadgateError if a statement writes nothing."""
-        readers = [BatchReader(each) for each in self.request.in_order]
+        readers = [BatchReader(each, self.writer.topics) for each in self.request.in_order]
         processes = ProcessReadings(self.request.home, self.request.agent, self.clock)
         while left := [each.statement.table for each in readers if self._first(each) is None]:
             yield {"doing": self.request.phase, "detail": f"{counted(len(left), 'statement')} without new rows"}

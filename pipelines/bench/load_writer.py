@@ -1,20 +1,25 @@
-"""Writes load to the sources of an environment at a rate, as one file for each source and tick.
+"""Writes load to the sources of an environment at a rate, as one file, or messages, for each source and tick.
 
 All files of a run of load are prepared before its first one is shown, so that making up rows takes no time from the
 pool while something is measured. The clock decides only when a file is shown; what became of it is read from logs.
+Prepared messages are in a file as well, and showing it writes them to their topics.
 """
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 
 from core.bench.batch_trace import Injected
-from core.bench.replayed_load import ReplayedLoad
+from core.bench.replayed_load import ReplayedLoad, Row
 from core.bench.request import BenchSource
+from core.model.errors import UsageError
 from core.model.names import TableName
-from pipelines.bench.source_files import show_file, write_rows
+from core.model.table_formats import table_format
+from pipelines.bench.load_messages import VALUE
+from pipelines.bench.source_files import json_line, show_file, write_rows
+from pipelines.bench.topic_load import TopicLoad
 
 TICK_S = 1.0
 """Seconds between two files of a source while load is written."""
@@ -58,6 +63,7 @@ class LoadWriter:
     clock: Callable[[], float] = time.time
     name: str = ""
     """Part of the names of the files, to distinguish them from those of an earlier writer."""
+    topics: TopicLoad = field(default_factory=lambda: TopicLoad(""))
     _total: float = 0.0
     _lateness_s: float | None = None
     _files: int = 0
@@ -129,11 +135,57 @@ class LoadWriter:
         column = self.load.samples[table].event_column
         events = sorted(value.timestamp() for row in values if isinstance(value := row.get(column), datetime))
         newest, middle = (events[-1], events[len(events) // 2]) if events else (at, at)
-        hidden = write_rows(self.sources[table], f"load{self.name}-{self._files:09}", values)
+        source, name = self.sources[table], f"load{self.name}-{self._files:09}"
+        messages = table_format(source.format).topics
+        hidden = self.topics.prepare(source, name, values) if messages else write_rows(source, name, values)
         return PreparedFile(table, hidden, newest, middle, count)
 
     def _show(self, prepared: Iterable[PreparedFile]) -> list[Injected]:
-        return [
-            Injected(each.source, show_file(each.hidden), self.clock(), each.event_s, each.middle_event_s)
-            for each in prepared
-        ]
+        return [Injected(each.source, *self._shown(each), each.event_s, each.middle_event_s) for each in prepared]
+
+    def _shown(self, prepared: PreparedFile) -> tuple[str, float]:
+        """Make rows visible, and return the input that they are, and when they were visible."""
+        source = self.sources[prepared.source]
+        if table_format(source.format).topics:
+            return self.topics.send(source, prepared.hidden)
+        return show_file(prepared.hidden), self.clock()
+
+
+def sized(load: ReplayedLoad, sources: Iterable[BenchSource], size: int) -> ReplayedLoad:
+    """Return load whose records have on average `size` bytes, by filling up a text column of each source.
+
+    The column is the longest one that is neither a key nor compared with a literal. Raises UsageError if a source has
+    none, or has longer records already.
+    """
+    padding = {}
+    for source in sources:
+        if source.table not in load.tables:
+            continue
+        rows = load.samples[source.table].rows[:200]
+        compared = {column for column, _, _ in source.literals}
+        lengths = {
+            name: sum(len(str(row.get(name) or "")) for row in rows) / len(rows)
+            for name, kind in source.columns
+            if kind == "string"
+            and (source.table, name) not in load.keys
+            and name.lower() not in compared
+            and (name == VALUE or not name.startswith("_"))
+        }
+        if not lengths:
+            raise UsageError(
+                f"{source.table} has no text column that can be filled up, so its records keep their size",
+                remedy="leave out --record-bytes",
+            )
+        column = max(lengths, key=lambda name: lengths[name])
+        usual = sum(_record_bytes(row, source) for row in rows) / len(rows)
+        if usual > size:
+            raise UsageError(
+                f"records of {source.table} have {usual:.0f} bytes already", remedy="give a larger --record-bytes"
+            )
+        padding[source.table] = (column, round(lengths[column] + size - usual))
+    return replace(load, padding=padding)
+
+
+def _record_bytes(row: Row, source: BenchSource) -> int:
+    """Return the size of a row as JSON or, for a message that is not parsed, of its value."""
+    return len(str(row[VALUE] or "")) if VALUE in dict(source.columns) else len(json_line(row, source)) + 1

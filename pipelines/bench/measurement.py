@@ -31,6 +31,8 @@ DRAIN_S = 300.0
 """Longest time, in seconds, for reading what a trial has left."""
 JUDGE_EVERY = 5
 """Number of ticks after which the statements are judged, to end a trial as soon as one misses its objective."""
+LATE_TICKS = 3
+"""Ticks by which load may be late. It is later if the brokers or this machine cannot write so much."""
 LISTED_S = 1.0
 """Seconds before a batch begins at which an input must have been visible, to be certain that Spark listed it."""
 GOLDEN = 0.618034
@@ -62,7 +64,7 @@ class RunningBenchmark:
 
     def __post_init__(self) -> None:
         self.processes = ProcessReadings(self.request.home, self.request.agent, self.clock)
-        self.readers = {each.table: BatchReader(each) for each in self.request.in_order}
+        self.readers = {each.table: BatchReader(each, self.writer.topics) for each in self.request.in_order}
 
     def answers(self) -> Iterator[Answer]:
         """Yield progress as `doing`, trials as `trial`, and at last the figures as `result`.
@@ -199,6 +201,9 @@ class RunningBenchmark:
         while (rate := next_rate(tried, limits)) is not None:
             named = f"trial {len(tried) + 1}{of}: {short_number(rate)} rows/s{size}"
             record = yield from self._trial(rate, phase, repetition, named)
+            if record is None:
+                self.notes.append(f"the search ended at {short_number(rate)} rows/s, which were not written in time")
+                break
             tried.append(RateTrial(rate, record.sustained))
             found.append(record)
             yield {"trial": asdict(record)}
@@ -211,14 +216,19 @@ class RunningBenchmark:
         self.trials += found
         self._record_rates(phase, repetition, tried, found)
 
-    def _trial(self, rate: float, phase: str, repetition: int, named: str) -> Generator[Answer, None, TrialRecord]:
-        """Write load at a rate, until every statement got it for the whole window or one has missed its objective."""
+    def _trial(
+        self, rate: float, phase: str, repetition: int, named: str
+    ) -> Generator[Answer, None, TrialRecord | None]:
+        """Write load at a rate, until every statement got it for the whole window or one has missed its objective.
+
+        None if the statements kept up with load that was late, so that nothing is known about them at this rate.
+        """
         leads = self.request.lead_s()
         yield _doing(named, "preparing rows")
         prepared = self.writer.prepare(rate, max(leads.values()) + self.request.window_s)
         begin = until = max(self.clock(), prepared.begins_at)
         judged: list[KeepingUp] = []
-        written = 0
+        written = number = 0
         since = self.processes.begin()
         for number, tick in enumerate(self.writer.shown(prepared)):
             self._inject(tick)
@@ -232,11 +242,14 @@ class RunningBenchmark:
             if any(each.keeping is Keeping.BEHIND for each in judged):
                 break
         self.writer.discard(prepared)
+        sustained = all(each.kept for each in judged)
+        if sustained and until - begin - number * prepared.every_s > LATE_TICKS * prepared.every_s:
+            return None
         statements = tuple({**asdict(each), "keeping": str(each.keeping)} for each in judged)
         return TrialRecord(
             repetition,
             rate,
-            sustained=all(each.kept for each in judged),
+            sustained=sustained,
             written_rows=written,
             window_s=until - begin,
             statements=statements,

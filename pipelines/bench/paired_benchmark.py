@@ -19,6 +19,7 @@ from core.model.errors import HeadgateError
 from core.model.names import TableName
 from pipelines.bench.batch_reader import BatchReader
 from pipelines.bench.load_writer import LoadWriter
+from pipelines.bench.topic_load import TopicLoad
 
 Answer = dict[str, Any]
 
@@ -76,6 +77,7 @@ class PairedBenchmark:
 
     request: BenchRequest
     load: ReplayedLoad
+    topics: TopicLoad = field(default_factory=lambda: TopicLoad(""))
     clock: Callable[[], float] = time.time
     wait: Callable[[float], None] = time.sleep
     figures: list[Figure] = field(default_factory=list)
@@ -103,8 +105,11 @@ class PairedBenchmark:
         return self._side(OLD, old.statements, sources)
 
     def _side(self, name: str, statements: Sequence[BenchStatement], sources: Sequence[BenchSource]) -> _Side:
-        writer = LoadWriter(self.load, {each.table: each for each in sources}, self.wait, self.clock)
-        return _Side(name, in_order(statements), writer, {each.table: BatchReader(each) for each in statements})
+        writer = LoadWriter(
+            self.load, {each.table: each for each in sources}, self.wait, self.clock, topics=self.topics
+        )
+        readers = {each.table: BatchReader(each, self.topics) for each in in_order(statements)}
+        return _Side(name, in_order(statements), writer, readers)
 
     def _portion(self, side: _Side, event_s: float, repetition: int) -> None:
         """Write rows to one side, wait until everything that is due to them is written, and record the work."""

@@ -7,13 +7,12 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from core.bench.replayed_load import INTEGERS, ReplayedLoad, Row
+from core.bench.replayed_load import INTEGERS, Row
 from core.bench.request import BenchSource
 from core.model.errors import HeadgateError, UsageError
 from core.model.table_formats import table_format
@@ -35,16 +34,14 @@ def read_sample(source: BenchSource, *, most: int = MOST_ROWS) -> tuple[Row, ...
     if not source.sample:
         return ()
     found: list[tuple[Row, ...]] = []
-    read = _READERS[source.format]
     count = 0
     for path, constants in _newest_files(source):
+        format = _format_of(path, source)
         try:
-            rows = tuple(_typed({**row, **constants}, source.columns) for row in read(path, source))
+            rows = tuple(typed({**row, **constants}, source.columns) for row in _READERS[format](path, source))
         except (OSError, ValueError, TypeError) as error:
             why = " ".join(str(error).split())[:200]
-            raise UsageError(
-                f"{path} cannot be read as {source.format}: {why}", remedy="name another --sample"
-            ) from error
+            raise UsageError(f"{path} cannot be read as {format}: {why}", remedy="name another --sample") from error
         found.append(rows)
         count += len(rows)
         if count >= most:
@@ -79,38 +76,6 @@ def show_file(hidden: str) -> str:
     return str(shown)
 
 
-def sized(load: ReplayedLoad, sources: Iterable[BenchSource], size: int) -> ReplayedLoad:
-    """Return load whose records have on average `size` bytes, by filling up a text column of each source.
-
-    The column is the longest one that is neither a key nor compared with a literal. Raises UsageError if a source has
-    none, or has longer records already.
-    """
-    padding = {}
-    for source in sources:
-        if source.table not in load.tables:
-            continue
-        rows = load.samples[source.table].rows[:200]
-        compared = {column for column, _, _ in source.literals}
-        lengths = {
-            name: sum(len(str(row.get(name) or "")) for row in rows) / len(rows)
-            for name, kind in source.columns
-            if kind == "string" and (source.table, name) not in load.keys and name.lower() not in compared
-        }
-        if not lengths:
-            raise UsageError(
-                f"{source.table} has no text column that can be filled up, so its records keep their size",
-                remedy="leave out --record-bytes",
-            )
-        column = max(lengths, key=lambda name: lengths[name])
-        usual = len(_as_json(rows, source)) / len(rows)
-        if usual > size:
-            raise UsageError(
-                f"records of {source.table} have {usual:.0f} bytes already", remedy="give a larger --record-bytes"
-            )
-        padding[source.table] = (column, round(lengths[column] + size - usual))
-    return replace(load, padding=padding)
-
-
 def _newest_files(source: BenchSource) -> Iterator[tuple[Path, Mapping[str, object]]]:
     """Yield the files of a sample, newest first, each with the values of columns that are not in it."""
     if table_format(source.format).transaction_log and Path(source.sample, "_delta_log").is_dir():
@@ -134,11 +99,24 @@ def _files(place: str) -> list[Path]:
     return [each for each in path.rglob("*") if each.is_file() and is_data(each.name) and not _hidden(each, path)]
 
 
+def _format_of(path: Path, source: BenchSource) -> str:
+    """Return the format of a sample file: that of the source or, if its rows are not in files, that of the ending."""
+    if _is_in_files(source):
+        return source.format
+    ending = path.suffix[1:].lower()
+    return ending if ending in _READERS else "json"
+
+
+def _is_in_files(source: BenchSource) -> bool:
+    return source.format in _READERS and not source.stands_in
+
+
 def _hidden(path: Path, below: Path) -> bool:
     return any(part.startswith(("_", ".")) for part in path.relative_to(below).parts)
 
 
-def _typed(row: Mapping[str, Any], columns: Sequence[tuple[str, str]]) -> Row:
+def typed(row: Mapping[str, Any], columns: Sequence[tuple[str, str]]) -> Row:
+    """Return a row of JSON or CSV with values in place of the texts of times. Raises ValueError for other texts."""
     found = dict(row)
     for name, kind in columns:
         value = row.get(name)
@@ -196,11 +174,14 @@ def _parquet_rows(path: Path, source: BenchSource) -> Iterable[Mapping[str, Any]
     return parquet.ParquetFile(path).read().to_pylist()  # type: ignore[no-any-return]  # pyarrow has no types.
 
 
-def _as_json(rows: Sequence[Row], source: BenchSource) -> bytes:
+def json_line(row: Row, source: BenchSource) -> str:
+    """Return a row as a JSON object."""
     plain = {name for name, kind in source.columns if kind == "timestamp_ntz"}
-    lines = [
-        json.dumps({name: _text(value, name in plain) for name, value in row.items()}, default=_other) for row in rows
-    ]
+    return json.dumps({name: _text(value, name in plain) for name, value in row.items()}, default=_other)
+
+
+def _as_json(rows: Sequence[Row], source: BenchSource) -> bytes:
+    lines = [json_line(row, source) for row in rows]
     if source.options.get("multiline", "").lower() == "true":
         return f"[{','.join(lines)}]".encode()
     return "".join(f"{line}\n" for line in lines).encode()
@@ -285,7 +266,7 @@ def _delimiter(source: BenchSource) -> str:
 
 
 def _has_header(source: BenchSource) -> bool:
-    return source.options.get("header", "").lower() == "true"
+    return not _is_in_files(source) or source.options.get("header", "").lower() == "true"
 
 
 _READERS: Mapping[str, Callable[[Path, BenchSource], Iterable[Mapping[str, Any]]]] = {

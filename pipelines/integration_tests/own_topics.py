@@ -7,7 +7,7 @@ dependency, imported when a cluster is first used.
 import logging
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from importlib.util import find_spec
 from typing import Any
 
@@ -20,6 +20,9 @@ GONE_S = 60.0
 
 SENT_S = 15.0
 """Longest time, in seconds, until a broker takes messages."""
+
+MOST_MESSAGES = 5_000_000
+"""Number of messages that may wait in the client library until brokers take them."""
 
 _POLL_S = 0.05
 
@@ -38,6 +41,9 @@ _library_log = logging.getLogger("rdkafka")
 Message = tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]] | None, int | None]
 """Key, value, headers, and timestamp in epoch milliseconds."""
 
+Partition = tuple[str, int]
+"""Topic and number of a partition."""
+
 
 def existing_topics(locations: Iterable[str], prefix: str) -> list[str]:
     """Return the topics whose names begin with a prefix, in the clusters of these locations.
@@ -51,16 +57,31 @@ def existing_topics(locations: Iterable[str], prefix: str) -> list[str]:
     return sorted(found)
 
 
-def create_topics(locations: Iterable[str]) -> None:
-    """Create all topics of these locations that do not exist, each with one partition, and wait until they answer.
+def partition_counts(locations: Iterable[str]) -> list[tuple[str, str, int]]:
+    """Return the number of partitions of each topic of these locations that exists, as (location, topic, number).
 
-    A partition more would make the order of rows undefined. Raises the errors of `existing_topics`.
+    Raises the errors of `existing_topics`.
+    """
+    found: list[tuple[str, str, int]] = []
+    for location in locations:
+        with _clients(location) as clients:
+            every = _metadata(clients)
+        topics = (each for each in topic_place(location).topics if each in every)
+        found += [(location, topic, len(every[topic].partitions)) for topic in topics]
+    return found
+
+
+def create_topics(locations: Iterable[str], partitions: Mapping[str, int]) -> None:
+    """Create all topics of these locations that do not exist, and wait until they answer.
+
+    A topic has as many partitions as `partitions` says, or one: a partition more would make the order of rows
+    undefined. Raises the errors of `existing_topics`.
     """
     for location in locations:
         topics = topic_place(location).topics
         with _clients(location) as clients:
             for topic in topics:
-                _create(clients, topic)
+                _create(clients, topic, partitions.get(topic, 1))
             _until_led(clients, topics)
 
 
@@ -86,46 +107,115 @@ def delete_topics(locations: Iterable[str], prefix: str) -> list[str]:
 
 
 def write_messages(location: str, messages: Sequence[Message]) -> None:
-    """Append messages to the first topic of a location, in their order.
+    """Append messages to the first partition of the first topic of a location, in their order.
 
     They appear at once if they fit into one batch of the client library, which is 1 MB. Raises HeadgateError if a
     broker does not take one.
     """
-    from confluent_kafka import KafkaException, Producer
-
     topic = topic_place(location).topics[0]
-    failures: list[str] = []
+    with closing(OpenTopics(location)) as topics:
+        topics.write(((topic, each) for each in messages), partition=0)
 
-    def delivered(error: Any, message: Any) -> None:
-        if error is not None:
-            failures.append(str(error.str()))
 
-    with _clients(location) as clients:
+class OpenTopics:
+    """A connection to the topics of a location, for many reads and writes. Not thread-safe."""
+
+    def __init__(self, location: str) -> None:
+        """Set up a client, which connects at its first request. Raises the errors of `kafka_clients.connect`."""
+        _require_library()
+        from confluent_kafka import Producer
+
+        clients = self._clients = connect(topic_place(location))
+        self._failures: list[str] = []
+        self._partitions: list[Partition] = []
         reading = ("enable.auto.commit", "session.timeout.ms")
         settings = {name: value for name, value in clients.settings.items() if name not in reading}
         settings |= {"linger.ms": 1_000, "batch.num.messages": 100_000, "enable.idempotence": True}
-        settings |= {"message.timeout.ms": int(SENT_S * 1000)}
-        producer = Producer(settings, logger=_library_log)
+        settings |= {"message.timeout.ms": int(SENT_S * 1000), "delivery.report.only.error": True}
+        # Keys are distributed as Kafka's Java client does, and each message without a key goes to any partition.
+        settings |= {"partitioner": "murmur2_random", "sticky.partitioning.linger.ms": 0}
+        settings |= {"queue.buffering.max.messages": MOST_MESSAGES, "on_delivery": self._delivered}
+        self._producer = Producer(settings, logger=_library_log)
+
+    def write(self, messages: Iterable[tuple[str, Message]], *, partition: int = -1) -> None:
+        """Append messages to topics, and wait until brokers have all of them.
+
+        `partition` is that of all messages; by default, it follows from the key. Raises HeadgateError if a broker does
+        not take one.
+        """
+        from confluent_kafka import KafkaException
+
+        self._failures.clear()
         try:
-            for key, value, headers, at in messages:
+            for topic, (key, value, headers, at) in messages:
                 dated = {} if at is None else {"timestamp": at}
                 given = {} if headers is None else {"headers": headers}
-                producer.produce(topic, key=key, value=value, partition=0, on_delivery=delivered, **dated, **given)
-            if producer.flush(SENT_S + 1):
-                failures.append("no answer in time")
-        except KafkaException as error:
-            failures.append(str(error.args[0].str()))
-    if failures:
-        raise HeadgateError(f"{topic_place(location).servers} does not take rows of a case: {failures[0]}")
+                self._producer.produce(topic, key=key, value=value, partition=partition, **dated, **given)
+            if self._producer.flush(SENT_S + 1):
+                self._failures.append("no answer in time")
+        except (KafkaException, BufferError) as error:
+            self._failures.append(str(error.args[0].str()) if isinstance(error, KafkaException) else str(error))
+        if self._failures:
+            raise HeadgateError(f"{self._clients.place.servers} does not take rows: {self._failures[0]}")
+
+    def ends(self, before_ms: int | None = None) -> dict[Partition, int]:
+        """Return the offset after the last message of each partition or, if given, of the last one before a time.
+
+        The times of messages must not decrease. Raises the errors of `KafkaClients.answer`.
+        """
+        from confluent_kafka.admin import OffsetSpec
+
+        # The ends first: what is written between the two requests does not count if it is not before the time.
+        ends = self._offsets(OffsetSpec.latest())
+        since = self._offsets(OffsetSpec.for_timestamp(before_ms)) if before_ms is not None else {}
+        return {each: since[each] if since.get(each, -1) >= 0 else end for each, end in ends.items()}
+
+    def times(self, places: Mapping[Partition, int]) -> dict[Partition, int]:
+        """Return the timestamp of the message at an offset of each partition, in epoch milliseconds.
+
+        A message that does not arrive in time is left out.
+        """
+        from confluent_kafka import TopicPartition
+
+        consumer, found = self._clients.consumer, dict[Partition, int]()
+        consumer.assign([TopicPartition(*each, offset) for each, offset in places.items()])
+        ends_at = time.monotonic() + ANSWER_S
+        while len(found) < len(places) and time.monotonic() < ends_at:
+            message = consumer.poll(0.2)
+            if message is not None and not message.error():
+                found.setdefault((message.topic(), message.partition()), message.timestamp()[1])
+        return found
+
+    def close(self) -> None:
+        """End the connection."""
+        self._clients.consumer.close()
+
+    def _offsets(self, spec: Any) -> dict[Partition, int]:
+        from confluent_kafka import TopicPartition
+
+        if not self._partitions:
+            listed = _metadata(self._clients)
+            self._partitions = [
+                (topic, each) for topic in self._clients.place.topics for each in listed[topic].partitions
+            ]
+        asked = {TopicPartition(*each): spec for each in self._partitions}
+        answers = self._clients.admin.list_offsets(asked, request_timeout=ANSWER_S)
+        found = {(at.topic, at.partition): self._clients.answer(answer) for at, answer in answers.items()}
+        return {each: result.offset for each, result in found.items() if result is not None}
+
+    def _delivered(self, error: Any, message: Any) -> None:
+        if error is not None:
+            self._failures.append(str(error.str()))
 
 
-def _create(clients: KafkaClients, topic: str) -> None:
+def _create(clients: KafkaClients, topic: str, partitions: int) -> None:
     from confluent_kafka import KafkaError, KafkaException
     from confluent_kafka.admin import NewTopic
 
     for config in (_CONFIG | _FUTURE, _CONFIG):
         (done,) = clients.admin.create_topics(
-            [NewTopic(topic, num_partitions=1, replication_factor=-1, config=config)], operation_timeout=ANSWER_S
+            [NewTopic(topic, num_partitions=partitions, replication_factor=-1, config=config)],
+            operation_timeout=ANSWER_S,
         ).values()
         try:
             done.result(ANSWER_S + 1)
@@ -195,9 +285,7 @@ def _refuse(clients: KafkaClients, error: Exception) -> None:
 @contextmanager
 def _clients(location: str) -> Iterator[KafkaClients]:
     """Yield clients of a cluster. A cluster that does not answer is refused, because nothing can be waited for."""
-    if find_spec("confluent_kafka") is None:
-        remedy = "pip install 'headgate[kafka]'"
-        raise Refused("the package confluent-kafka, which creates Kafka topics, is not installed", remedy=remedy)
+    _require_library()
     clients = connect(topic_place(location))
     try:
         yield clients
@@ -207,6 +295,12 @@ def _clients(location: str) -> Iterator[KafkaClients]:
         raise Refused(error.summary, remedy=error.remedy) from error
     finally:
         clients.consumer.close()
+
+
+def _require_library() -> None:
+    if find_spec("confluent_kafka") is None:
+        remedy = "pip install 'headgate[kafka]'"
+        raise Refused("the package confluent-kafka, which creates Kafka topics, is not installed", remedy=remedy)
 
 
 def parsed_messages(rows: Iterable[Mapping[str, Any]]) -> list[Message]:

@@ -63,8 +63,10 @@ class TableAccess:
             case "existing_topics":
                 return {"topics": own_topics.existing_topics(request["locations"], str(request["prefix"]))}
             case "create_topics":
-                own_topics.create_topics(request["locations"])
+                own_topics.create_topics(request["locations"], request["partitions"])
                 return {}
+            case "partition_counts":
+                return {"counts": own_topics.partition_counts(request["locations"])}
             case "delete_topics":
                 return {"topics": own_topics.delete_topics(request["locations"], str(request["prefix"]))}
             case "messages":

@@ -69,6 +69,10 @@ def seconds(text: str) -> float:
     return parse_number(text, 0, YEAR_S, "a number of seconds")
 
 
+def load_seconds(text: str) -> float:
+    return parse_number(text, 1, YEAR_S, "a number of seconds")
+
+
 def rate(text: str) -> float:
     return parse_number(text, 0, MOST_RATE, "a number of orders per second")
 
@@ -323,7 +327,9 @@ def _benchmark(parser: CommandParser, *, load: bool = True, sizes: bool = False)
             "--record-bytes", type=points if sizes else one_point, metavar="N,N" if sizes else "N",
             help="size to which records are filled up" + ("; one search for each" if sizes else ""),
         )  # fmt: skip
-        parser.add_argument("--window", type=seconds, metavar="S", help="seconds of load (4 triggers, at least 20)")
+        parser.add_argument(
+            "--window", type=load_seconds, metavar="S", help="seconds of load (4 triggers, at least 20)"
+        )
     parser.add_argument("--cores", type=count, metavar="N", help="cores of the server (those of the pool)")
     parser.add_argument("--out", metavar="FILE", help="write the result as JSON")
     parser.add_argument("--svg", metavar="FILE", help="write a picture")

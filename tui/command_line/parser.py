@@ -103,7 +103,7 @@ def _refuse(word: str, forms: dict[str, CommandParser], subcommand: str, second:
         remedy = f"did you mean {near[0]}?" if near else f"{form.prog} --help lists its options"
         raise UsageError(f"{form.prog} takes no {option}", remedy=remedy)
     names = [name for name in forms if name] if subcommand == ALONE else []
-    near = difflib.get_close_matches(second, names, n=1)
+    near = difflib.get_close_matches(second, names, n=1, cutoff=0.5)
     if near:
         remedy = f"did you mean `{forms[near[0]].prog}`?"
     else:

@@ -59,7 +59,8 @@ def _show(context: CommandContext, result: BenchResult) -> int:
         from core.bench.result_comparison import compare_sides
         from tui.presentation.reports.bench_comparison import comparison_lines
 
-        lines = [*head_lines(result), "", *comparison_lines(compare_sides(result), ())]
+        notes = [f"note: {each}" for each in result.notes]
+        lines = [*head_lines(result), "", *comparison_lines(compare_sides(result), ()), *notes]
         output.answer(result.as_json(), lines=lines)
         return 0
     if args.svg:
@@ -89,14 +90,16 @@ def _compare(context: CommandContext) -> int:
         old, new = (_read(context, path) for path in args.words)
         found, conditions = compare_results(old, new), other_conditions(old, new)
     else:
-        new = _measured_since(context)
+        old, new = None, _measured_since(context)
         found, conditions = compare_sides(new), ()
         if args.out:
             write_whole(os.path.join(context.cwd, args.out), json.dumps(new.as_json(), indent=1) + "\n")
             output.say(f"written: {args.out}")
     lines = comparison_markdown(found, conditions, new) if args.markdown else comparison_lines(found, conditions)
+    notes = list(dict.fromkeys((*(old.notes if old is not None else ()), *new.notes)))
+    lines += [each for note in notes for each in (["", f"Note: {note}."] if args.markdown else [f"note: {note}"])]
     listed = [{**asdict(each), "change": str(each.change)} for each in found]
-    output.answer({"format": "headgate/bench-comparison", "figures": listed}, lines=lines)
+    output.answer({"format": "headgate/bench-comparison", "figures": listed, "notes": notes}, lines=lines)
     return int(any(each.change is FigureChange.WORSE for each in found))
 
 
@@ -134,13 +137,14 @@ def _read(context: CommandContext, path: str) -> BenchResult:
 
 
 def _measure(context: CommandContext, kind: BenchKind) -> int:
-    from tui.services.benchmark_runs import Reports, run_benchmark, run_startup
+    from tui.services.benchmark_runs import Reports, refuse_sizes, run_benchmark, run_startup
     from tui.services.benchmarks import choose_tables
 
     args, output, operations = context.args, context.output, context.operations
     _refuse_protected(context)
     tables = choose_tables(operations, args.tables, args.product)
     order = _order(context, kind, tables)
+    refuse_sizes(operations, order)
     _begin(context, _cost(context, order))
     run = run_startup if kind is BenchKind.STARTUP else run_benchmark
     result = run(operations, order, Reports(output.progress, partial(_say_trial, context), output.say))
@@ -156,7 +160,7 @@ def _say_trial(context: CommandContext, found: Mapping[str, Any]) -> None:
 def _scale(context: CommandContext) -> int:
     from core.bench.scaled_project import Axis
     from tui.services.bench_scalability import run_scalability, scale_order
-    from tui.services.benchmark_runs import Reports
+    from tui.services.benchmark_runs import Reports, refuse_sizes
     from tui.services.benchmarks import choose_tables
 
     args, output, operations = context.args, context.output, context.operations
@@ -166,6 +170,7 @@ def _scale(context: CommandContext) -> int:
     kind = BenchKind.THROUGHPUT if measure == "throughput" else BenchKind.SCALE
     tables = choose_tables(operations, args.tables, args.product)
     order = scale_order(operations, _order(context, kind, tables), axis, args.points or _usual_points(axis))
+    refuse_sizes(operations, order.measured)
     _begin(context, _scale_cost(context, order))
     result = run_scalability(operations, order, Reports(output.progress, partial(_say_trial, context), output.say))
     output.clear()
@@ -194,7 +199,20 @@ def _scale_cost(context: CommandContext, order: "ScaleOrder") -> list[str]:
         "Python processes",
         f"it writes {_load_words(order.measured)}, for each point, and what the statements make of it, in "
         f"{ephemeral_root(context.environ)}; all of it is deleted at the end of the point",
+        *_system_lines(order.points[max(order.points)].tables, "for each point, "),
     ]
+
+
+def _system_lines(tables: "BenchTables", when: str = "") -> list[str]:
+    """Return the topics that are created and deleted, and what is not measured."""
+    found = [
+        f"{when}it creates topics at {servers}: {', '.join(f'it_*_{topic}' for topic in topics)}, with as many "
+        "partitions as those that they replace, or one; it writes messages to no others, and deletes these at the end"
+        for servers, topics in tables.topics.items()
+    ]
+    if tables.stand_ins:
+        found.append(f"files stand for {', '.join(tables.stand_ins)}: no database is connected to or measured")
+    return found
 
 
 def _refuse_protected(context: CommandContext) -> None:
@@ -278,6 +296,7 @@ def _cost(context: CommandContext, order: "BenchOrder") -> list[str]:
         f"it starts an agent for each, a Spark server ({cores}, {pool.memory}) and a few Python processes",
         f"it writes {_load_words(order)}, and what the statements make of it, in {ephemeral_root(context.environ)}; "
         "all of it is deleted at the end",
+        *_system_lines(order.tables, "for each of them, " if order.kind is BenchKind.COMPARE else ""),
     ]
 
 

@@ -40,7 +40,7 @@ def run(context: CommandContext) -> int:
         raise UsageError(
             "there is no integration test", remedy="headgate test init --integration PRODUCT writes a first one"
         )
-    ephemeral_environment.refuse_not_isolated(context.operations, [case.expected for case in cases], systems=True)
+    ephemeral_environment.refuse_not_isolated(context.operations, [case.expected for case in cases])
     ends: list[Teardown] = []
     results: list[TestResult] = []
     with _bench(context, ends) as bench, integration_tests.with_one_server(bench, cases) as shared:
@@ -60,7 +60,7 @@ def _run_scenarios(context: CommandContext, tables: set[TableName], cases: Seque
     for table in tables:
         name = " ".join(args.tables) if args.tables else project.tables[table].product
         groups.setdefault(name, set()).add(table)
-    ephemeral_environment.refuse_not_isolated(context.operations, groups.values(), systems=True)
+    ephemeral_environment.refuse_not_isolated(context.operations, groups.values())
     ends: list[Teardown] = []
     results: list[TestResult] = []
     with _bench(context, ends) as bench:

@@ -13,7 +13,9 @@ from core.model.errors import HeadgateError, Refused, UsageError
 from core.text.sentence import Fact
 from core.text.wording import counted
 from tui.services.benchmark_runs import BenchOrder, Reports, answers_of, measured_environment, request_of, result_of
+from tui.services.benchmarks import topics_by_brokers
 from tui.services.environment_service import EnvironmentService
+from tui.services.ephemeral_environment import isolated_project
 
 PARTITIONS = "spark.sql.shuffle.partitions"
 
@@ -67,7 +69,9 @@ def _at(operations: EnvironmentService, order: BenchOrder, axis: Axis, point: in
         raise Refused(added.sentence, remedy=added.remedy or "")
     texts = {**declared.texts, **added.texts}
     _refuse_invalid(operations, added, texts)
-    tables = replace(order.tables, measured=(*order.tables.measured, *added.tables))
+    measured = (*order.tables.measured, *added.tables)
+    topics = topics_by_brokers(isolated_project(operations, measured, texts=texts))
+    tables = replace(order.tables, measured=measured, topics=topics)
     return replace(order, tables=tables, texts=texts)
 
 

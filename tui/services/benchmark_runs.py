@@ -15,6 +15,7 @@ from core.model.names import TableName
 from core.project.ephemeral import Teardown
 from core.project.model import Pool
 from core.project_reader.ephemeral_project import TRIGGER
+from core.sql.kafka_topics import VALUE_FORMAT, ValueFormat
 from tui.agent_client import agent_process
 from tui.agent_client.agent_process import ProgressCallback, WaitProgress
 from tui.project_folder.git_objects import run_git
@@ -105,13 +106,9 @@ def run_comparison(
     with measured_environment(operations, order, reports) as new:
         old_order = replace(order, texts=old_texts, server=new.server)
         with measured_environment(operations, old_order, reports) as old:
-            known = old.project.sources
-            sources = benchmarks.bench_sources(
-                operations,
-                [each for each in order.tables.streamed if each in known],
-                new.project.sources,
-                order.samples,
-            )
+            known = _places(old)
+            streamed = [each for each in order.tables.streamed if each in known]
+            sources = benchmarks.bench_sources(operations, streamed, _places(new), order.samples)
             request = BenchRequest(
                 kind=order.kind,
                 statements=benchmarks.deployed_statements(new.operations),
@@ -192,8 +189,8 @@ def result_of(
 ) -> BenchResult:
     """Put together a result from what the child process has answered."""
     result, load = answers["result"], answers["load"]
-    made_up = sorted(table for table, each in load.items() if each["made_up"])
-    notes = [f"rows of {', '.join(made_up)} were made up from the declaration: --sample gives real ones"]
+    notes = _notes(order, request, load)
+    about_systems = {"stand_ins": list(order.tables.stand_ins), "partitions": answers["partitions"]}
     revision, dirty = _revision(operations.place.folder)
     return BenchResult(
         kind=str(order.kind),
@@ -204,12 +201,23 @@ def result_of(
         revision=revision,
         dirty=dirty,
         machine=answers["machine"],
-        parameters=_parameters(order, request, pool),
+        parameters={**_parameters(order, request, pool), **{name: of for name, of in about_systems.items() if of}},
         figures=tuple(map(figure_from_json, result["figures"])),
         trials=tuple(map(trial_from_json, result["trials"])),
         stages=tuple((table, source) for table, source in result["stages"]),
-        notes=(*(notes if made_up else ()), *result["notes"]),
+        notes=(*notes, *result["notes"]),
     )
+
+
+def _notes(order: BenchOrder, request: BenchRequest, load: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what a reader has to know about the rows that were written."""
+    if stand_ins := order.tables.stand_ins:
+        yield f"files stood for {', '.join(stand_ins)}, so the figures do not contain the database"
+    if made_up := sorted(table for table, each in load.items() if each["made_up"]):
+        yield f"rows of {', '.join(made_up)} were made up from the declaration: --sample gives real ones"
+    raw = [each.table for each in request.sources if each.options.get(VALUE_FORMAT, "").lower() == ValueFormat.RAW]
+    if kept := sorted(set(raw).difference(made_up)):
+        yield f"the values of {', '.join(kept)} are those of the sample: keys and times in them do not change"
 
 
 @contextmanager
@@ -232,6 +240,7 @@ def measured_environment(
         cores=order.cores,
         measure_s="",
         conf=order.conf,
+        keeps_partitions=True,
     )
     with ephemeral_environment(operations, request, reports.progress, ended=ended) as environment:
         _seed(operations, order, environment, reports)
@@ -250,11 +259,26 @@ def _seed(
             pass
 
 
+def refuse_sizes(operations: EnvironmentService, order: BenchOrder) -> None:
+    """Raise UsageError if records cannot be filled up to the sizes of a benchmark, before anything is created."""
+    if sizes := order.settings.get("record_bytes"):
+        sources = benchmarks.bench_sources(operations, order.tables.streamed, {}, order.samples)
+        request = BenchRequest(BenchKind.SIZES, (), sources, record_bytes=sizes)
+        for _ in benchmarks.run_child(request, operations.environ):
+            pass
+
+
 def request_of(operations: EnvironmentService, order: BenchOrder, environment: EphemeralEnvironment) -> BenchRequest:
     """Return the request to measure what runs in an environment."""
-    sources = benchmarks.bench_sources(operations, order.tables.streamed, environment.project.sources, order.samples)
+    sources = benchmarks.bench_sources(operations, order.tables.streamed, _places(environment), order.samples)
     statements = benchmarks.deployed_statements(environment.operations)
     return BenchRequest(order.kind, statements, sources, **order.settings)
+
+
+def _places(environment: EphemeralEnvironment) -> dict[TableName, str]:
+    """Return the folder of each source, or the location of its topics."""
+    topics = {name: ddl.location for name, ddl in environment.project.topics.items()}
+    return {**environment.project.sources, **topics}
 
 
 def answers_of(request: BenchRequest, environment: EphemeralEnvironment, reports: Reports) -> Iterator[dict[str, Any]]:

@@ -5,7 +5,7 @@ A benchmark runs in an ephemeral environment. Only samples are read from the env
 
 import os
 from collections.abc import Generator, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from core.bench.replayed_load import event_column
@@ -16,18 +16,26 @@ from core.model.errors import Refused, UsageError
 from core.model.names import TableName, trigger_s
 from core.model.table_formats import table_format
 from core.observed.versions import Deployment
+from core.project.ephemeral import PREFIX
 from core.project.model import Project, Table
+from core.project.naming import Naming
+from core.project_reader.ephemeral_project import EphemeralProject
+from core.project_reader.ephemeral_systems import as_stand_in, read_messages
+from core.sql.kafka_topics import topic_place
+from core.sql.written_topics import with_topic_named
 from core.statement_tests.case_writer import literals_in
 from core.statement_tests.fixture_rows import columns_of
 from core.text.wording import did_you_mean
 from tui.agent_client.spark_side_process import SparkSideProcess
 from tui.project_folder.git_objects import texts_differing_from
 from tui.services.environment_service import EnvironmentService
+from tui.services.ephemeral_environment import isolated_project
+from tui.services.ephemeral_topics import topic_locations
 
 RUNNER = "pipelines.bench"
 
 LOADABLE = ("json", "csv", "parquet", "delta")
-"""Formats of external tables to which the benchmark can write rows."""
+"""Formats of external tables in files to which the benchmark can write rows."""
 
 _UNREADABLE = frozenset({"timestampformat", "dateformat", "timestampntzformat", "compression", "charset", "encoding"})
 """Options of a source under which the rows that the benchmark writes would be read as something else."""
@@ -49,15 +57,19 @@ class BenchTables:
     measured: tuple[TableName, ...]
     """The chosen statements."""
     streamed: tuple[TableName, ...]
-    """The external tables from which statements stream, sorted."""
+    """The external tables from which statements stream, sorted; without those that read messages of a statement."""
     static: tuple[TableName, ...]
     """The external tables that are only read as static sides, sorted."""
+    stand_ins: tuple[TableName, ...] = ()
+    """Those of both for which files stand, because their rows are in a database; sorted."""
+    topics: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The topics that its environment has, by their brokers; sorted, and without the prefix that it gives them."""
 
 
 def choose_tables(operations: EnvironmentService, words: Iterable[str], products: Iterable[str]) -> BenchTables:
     """Return the tables to measure; all statements if no table and no product is given.
 
-    Raises UsageError for an unknown name, and Refused if no source can be written to.
+    Raises UsageError for an unknown name, and Refused if a source cannot be written to.
     """
     declared = operations.projects.read_sound_tables().project
     words, products = tuple(words), tuple(products)
@@ -77,10 +89,33 @@ def choose_tables(operations: EnvironmentService, words: Iterable[str], products
     upstream = _upstream(declared, chosen)
     _refuse_unknown_inputs(declared, upstream)
     streamed = _read(declared, upstream, streaming=True)
-    for name in sorted(streamed):
-        _refuse_source(declared.tables[name])
     static = _read(declared, upstream, streaming=False) - streamed
-    return BenchTables(tuple(sorted(chosen)), tuple(sorted(streamed)), tuple(sorted(static)))
+    for name in sorted(streamed | static):
+        _refuse_source(declared.tables[name])
+    own = isolated_project(operations, chosen)
+    base = declared.environments[operations.place.environment].naming
+    written = read_messages((declared.tables[name] for name in (*own.built, *streamed)), base)
+    for name in sorted(written):
+        if len(topic_place(declared.tables[name].parsed_ddl.location).topics) > 1:
+            raise Refused(
+                f"{name} reads several topics, of which {written[name]} writes one: no load is written to the others",
+                remedy=f"leave out {written[name]}, or what reads {name}",
+            )
+    return BenchTables(
+        tuple(sorted(chosen)),
+        tuple(sorted(streamed - written.keys())),
+        tuple(sorted(static)),
+        own.stand_ins,
+        topics_by_brokers(own),
+    )
+
+
+def topics_by_brokers(project: EphemeralProject) -> dict[str, tuple[str, ...]]:
+    """Return the topics of an isolated project, by brokers, without the prefix of their names; sorted."""
+    topics: dict[str, set[str]] = {}
+    for place in map(topic_place, topic_locations(project.topics)):
+        topics.setdefault(place.servers, set()).update(each.removeprefix(f"{PREFIX}_") for each in place.topics)
+    return {servers: tuple(sorted(names)) for servers, names in sorted(topics.items())}
 
 
 def _upstream(project: Project, chosen: Iterable[TableName]) -> frozenset[TableName]:
@@ -121,10 +156,12 @@ def _refuse_unknown_inputs(project: Project, statements: Iterable[TableName]) ->
 
 def _refuse_source(table: Table) -> None:
     format = table.parsed_ddl.format
+    if not table_format(format).has_files:
+        return
     if format not in LOADABLE:
         raise Refused(
             f"{table.name} is a source in {format}, to which a benchmark cannot write rows",
-            remedy=f"leave out what reads it; files in {', '.join(LOADABLE)} can be written",
+            remedy=f"leave out what reads it; topics, and files in {', '.join(LOADABLE)}, can be written",
         )
     for name, value in table.parsed_ddl.properties:
         if value.lower() != _UNWRITABLE.get(name.lower(), value.lower()):
@@ -148,8 +185,8 @@ def bench_sources(
 ) -> tuple[BenchSource, ...]:
     """Return external tables as the child process needs them.
 
-    `operations` is the environment from whose sources the sample is taken, unless `samples` has another file.
-    `folders` contains the folder to which rows of a table are written.
+    `operations` is the environment from whose sources the sample is taken, unless `samples` has another file. No
+    database is read. `folders` contains the folder to which rows of a table are written, or the location of its topics.
     """
     project = operations.projects.read_sound_tables().project
     environment = project.environments[operations.place.environment]
@@ -163,19 +200,22 @@ def bench_sources(
         marks = [read.watermark.column for each in own for read in each.reads if read.table == name and read.watermark]
         other = [read.watermark.column for each in readers for read in each.reads if read.watermark]
         literals = literals_in(each.select for each in own)
+        format = table_format(table.parsed_ddl.format)
+        stands_in = format.database or format.changes
+        ddl = as_stand_in(table.parsed_ddl) if stands_in else table.parsed_ddl
+        place = ddl.location if format.topics or not ddl.location else ddl.location_in(data)
         found.append(
             BenchSource(
                 table=name,
                 folder=folders.get(name, ""),
-                format=table.parsed_ddl.format,
+                format=ddl.format,
                 columns=columns,
-                options={key.lower(): value for key, value in table.parsed_ddl.options},
-                sample=samples.get(name, table.parsed_ddl.location_in(data) if table.parsed_ddl.location else ""),
+                options={key.lower(): value for key, value in ddl.options},
+                sample=samples.get(name, "" if stands_in else place),
                 event_column=event_column(columns, [*marks, *other]),
                 literals=tuple((column, equal, tuple(texts)) for (column, equal), texts in sorted(literals.items())),
-                partitioning=table.parsed_ddl.partitioning
-                if table_format(table.parsed_ddl.format).transaction_log
-                else (),
+                partitioning=ddl.partitioning if format.transaction_log else (),
+                stands_in=stands_in,
             )
         )
     return tuple(found)
@@ -185,16 +225,22 @@ def deployed_statements(operations: EnvironmentService) -> tuple[BenchStatement,
     """Return the statements that an environment runs, with the folders of their tables and checkpoints."""
     every = operations.reader.deployments()
     by_version = {(each.table, each.version): each for each in every}
-    tables = operations.project().tables
+    project = operations.project()
+    naming = project.environments[operations.place.environment].naming
+    writers = read_messages(project.tables.values(), naming)
     return tuple(
-        _statement(each, tables[each.table], by_version)
+        _statement(each, project.tables[each.table], by_version, writers, naming)
         for each in every
-        if each.active and not each.external and each.table in tables
+        if each.active and not each.external and each.table in project.tables
     )
 
 
 def _statement(
-    deployment: Deployment, table: Table, by_version: Mapping[tuple[TableName, int], Deployment]
+    deployment: Deployment,
+    table: Table,
+    by_version: Mapping[tuple[TableName, int], Deployment],
+    writers: Mapping[TableName, TableName],
+    naming: Naming,
 ) -> BenchStatement:
     assert table.parsed is not None, "it is not external"
     versions = {binding.parent: binding.version for binding in deployment.bindings if binding.streamed}
@@ -204,10 +250,14 @@ def _statement(
             parent = by_version[(read.table, versions.get(read.table, 0))]
             # An external table lies in its folder itself, whatever its format.
             own = table_format(parent.stored_as).place_in(parent.folder)
-            sources.append((read.table, parent.folder if parent.external else own, parent.stored_as))
+            place = parent.folder if parent.external else own
+            # Whoever reads a topic that a statement writes reads what that statement has written.
+            sources.append((writers.get(read.table, read.table), place, parent.stored_as))
+    format = table_format(deployment.format)
+    topic = with_topic_named(table.parsed_ddl, naming.of).location if format.topics else ""
     return BenchStatement(
         table=deployment.table,
-        place=table_format(deployment.format).place_in(deployment.folder),
+        place=topic or format.place_in(deployment.folder),
         format=deployment.format,
         checkpoint=deployment.checkpoint,
         sources=tuple(sources),

@@ -56,7 +56,7 @@ from tui.services import teardown
 from tui.services.environment_service import EnvironmentService
 from tui.services.ephemeral_record import write_record, write_secret
 from tui.services.ephemeral_teardown import tear_down
-from tui.services.ephemeral_topics import read_back, topic_locations, with_topics
+from tui.services.ephemeral_topics import partitions_of, read_back, topic_locations, with_topics
 from tui.services.held_interrupts import HeldInterrupts
 from tui.services.table_client import SparkServer, TableClient
 
@@ -145,10 +145,10 @@ class EphemeralRequest:
     """Cores of its own server; None for those of the declared pool."""
     measure_s: str = MEASURE_S
     """Seconds between two measurements of lag by the agent; empty for the usual time."""
-    systems: bool = False
-    """Whether sources and sinks may be outside files: topics of its own replace topics, and files replace databases."""
     conf: Mapping[str, str] = field(default_factory=dict)
     """Settings of Spark for its own server that differ from those of the declared pool."""
+    keeps_partitions: bool = False
+    """Whether topics of its own have as many partitions as those that they replace; otherwise they have one."""
 
 
 @contextmanager
@@ -184,17 +184,11 @@ def create_ephemeral_environment(operations: EnvironmentService, request: Epheme
     place = operations.place
     if place.protected:
         raise Refused(f"{place.title} is not used for tests", remedy="name another environment with --env")
-    declared = operations.projects.read_sound_tables()
-    project, texts = declared.project, declared.texts
-    if request.texts is not None:
-        from tui.project_folder.project_folder_reader import parse_sound_tables
-
-        texts = request.texts
-        project = parse_sound_tables(place, texts, operations.projects.parse_cache)[0]
+    project, texts = _declared(operations, request.texts)
     name = f"{PREFIX}{secrets.token_hex(4)}"
     folder = Path(ephemeral_root(operations.environ), name)
     data = str(folder / "data")
-    systems = _names(project, place.environment, name) if request.systems else None
+    systems = _names(project, place.environment, name)
     found = _isolated(project, texts, request.tables, data=data, trigger=request.trigger, systems=systems)
     folders = {each.name: each.data for each in project.environments.values()} | {name: data}
     manifest = ephemeral_manifest(
@@ -216,20 +210,37 @@ def create_ephemeral_environment(operations: EnvironmentService, request: Epheme
     return EphemeralEnvironment(
         folder, record, found, environ,
         base_home=place.where.home, server=request.server, trigger=request.trigger, systems=systems, lock=lock,
+        keeps_partitions=request.keeps_partitions,
     )  # fmt: skip
 
 
-def refuse_not_isolated(
-    operations: EnvironmentService, groups: Iterable[Iterable[TableName]], *, systems: bool
-) -> None:
-    """Raise Refused if tables of a group cannot run over sources of their own, before anything is created.
+def isolated_project(
+    operations: EnvironmentService, tables: Iterable[TableName], *, texts: Mapping[str, str] | None = None
+) -> EphemeralProject:
+    """Return the project that an ephemeral environment of tables would have, before anything is created.
 
-    Without `systems`, tables outside files are refused as well.
+    Its names are not those that the environment will have. `texts` replace the project's files. Raises Refused if the
+    tables cannot run over sources of their own.
     """
-    declared = operations.projects.read_sound_tables()
-    names = _names(declared.project, operations.place.environment, PREFIX) if systems else None
+    project, texts = _declared(operations, texts)
+    names = _names(project, operations.place.environment, PREFIX)
+    return _isolated(project, texts, tables, data="/", trigger=None, systems=names)
+
+
+def _declared(operations: EnvironmentService, texts: Mapping[str, str] | None) -> tuple[Project, Mapping[str, str]]:
+    """Return the project of texts, or of the project folder if there are none, with its texts."""
+    if texts is None:
+        declared = operations.projects.read_sound_tables()
+        return declared.project, declared.texts
+    from tui.project_folder.project_folder_reader import parse_sound_tables
+
+    return parse_sound_tables(operations.place, texts, operations.projects.parse_cache)[0], texts
+
+
+def refuse_not_isolated(operations: EnvironmentService, groups: Iterable[Iterable[TableName]]) -> None:
+    """Raise Refused if tables of a group cannot run over sources of their own, before anything is created."""
     for tables in groups:
-        _isolated(declared.project, declared.texts, tables, data="/", trigger=None, systems=names)
+        isolated_project(operations, tables)
 
 
 def _names(project: Project, base: str, name: str) -> SystemNames:
@@ -244,7 +255,7 @@ def _isolated(
     *,
     data: str,
     trigger: str | None,
-    systems: SystemNames | None,
+    systems: SystemNames,
 ) -> EphemeralProject:
     found = ephemeral_project(project, texts, tables, data=data, trigger=trigger, systems=systems)
     if isinstance(found, Fact):
@@ -268,13 +279,15 @@ class EphemeralEnvironment:
         base_home: str,
         server: SparkServer | None,
         trigger: str | None,
-        systems: SystemNames | None,
+        systems: SystemNames,
         lock: int,
+        keeps_partitions: bool = False,
     ) -> None:
         self.folder, self.record, self.project = folder, record, project
         self._base_home = Path(base_home)
         self._environ = dict(environ) | {"HEADGATE_HOME": str(folder / "home")}
         self._server, self._trigger, self._systems, self._lock = server, trigger, systems, lock
+        self._keeps_partitions = keeps_partitions
         self._access: TableClient | None = None
 
     @cached_property
@@ -319,7 +332,8 @@ class EphemeralEnvironment:
             recorded = with_topics(self.record, self.project.topics, self.access)
             write_record(self.folder, recorded)
             self.record = recorded
-            self.access.create_topics(topic_locations(self.project.topics))
+            partitions = partitions_of(self.project.replaced_topics, self.access) if self._keeps_partitions else {}
+            self.access.create_topics(topic_locations(self.project.topics), partitions)
 
     @property
     def server(self) -> SparkServer:

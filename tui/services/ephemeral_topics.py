@@ -33,6 +33,12 @@ def with_topics(record: EphemeralRecord, topics: Mapping[TableName, TableDdl], a
     return replace(record, topics=wanted)
 
 
+def partitions_of(replaced: Mapping[str, tuple[str, str]], access: TableClient) -> dict[str, int]:
+    """Return the number of partitions of existing topics, by the names of the topics that replace them."""
+    counts = access.partition_counts(sorted({location for location, _ in replaced.values()}))
+    return {own: counts[topic] for own, topic in replaced.items() if topic in counts}
+
+
 @dataclass(frozen=True, slots=True)
 class EndedTopics:
     """What was found when the topics of an environment were deleted."""

@@ -62,7 +62,7 @@ class TestBench:
     ) -> Iterator[EphemeralEnvironment]:
         """Create an environment for tables, and delete it at the end."""
         server = None if own_server else self.server
-        request = EphemeralRequest(tuple(tables), PURPOSE, server=server, texts=texts, systems=True)
+        request = EphemeralRequest(tuple(tables), PURPOSE, server=server, texts=texts)
         with ephemeral_environment(self.operations, request, self.progress, ended=self.ended) as found:
             yield found
 

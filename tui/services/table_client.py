@@ -77,9 +77,14 @@ class TableClient:
         """Return the topics with a prefix in the clusters of some locations."""
         return tuple(self._ask("existing_topics", locations=list(locations), prefix=prefix)["topics"])
 
-    def create_topics(self, locations: Iterable[str]) -> None:
-        """Create the topics of some locations."""
-        self._ask("create_topics", locations=list(locations))
+    def create_topics(self, locations: Iterable[str], partitions: Mapping[str, int]) -> None:
+        """Create the topics of some locations, each with a number of partitions that is 1 unless it is given."""
+        self._ask("create_topics", locations=list(locations), partitions=dict(partitions))
+
+    def partition_counts(self, locations: Iterable[str]) -> dict[tuple[str, str], int]:
+        """Return the number of partitions of each existing topic of some locations, by location and topic."""
+        found = self._ask("partition_counts", locations=list(locations))["counts"]
+        return {(location, topic): count for location, topic, count in found}
 
     def delete_topics(self, locations: Iterable[str], prefix: str) -> tuple[str, ...]:
         """Delete all topics with a prefix in the clusters of some locations, and return those that are left."""

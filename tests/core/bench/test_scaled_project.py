@@ -109,3 +109,15 @@ def test_a_form_that_cannot_be_copied_is_refused() -> None:
     )
     found = with_copies(small_project.project(texts), [T("b")], 2, {})
     assert isinstance(found, Fact) and found.kind is NotScaled.TEXT
+
+
+def test_a_copy_that_writes_a_topic_writes_one_of_its_own_and_no_chain_begins_with_it() -> None:
+    texts = small_project.texts()
+    texts["headgate.yml"] += "connectors: {kafka: {}}\n"
+    options = "OPTIONS ('kafka.bootstrap.servers'='b:9092', topic='out')"
+    ddl = f"CREATE TABLE b (id BIGINT, kind STRING) USING kafka {options};"
+    texts["pipelines/facts/p/b/sql-scripts/ddl.b.sql"] = ddl
+    found = copied(texts, "b", copies=2)
+    assert found.tables[T("b_copy2")].parsed_ddl.location == "kafka://b:9092/out_copy2"
+    refused = with_chain(small_project.project(texts), [T("b")], 1)
+    assert refused == NotScaled.TOPIC.of(table="b")

@@ -4,6 +4,7 @@ import pytest
 import small_project
 
 from core.model.names import TableName as T
+from core.project.naming import DECLARED, Naming
 from core.project_reader.ephemeral_project import (
     TRIGGER,
     EphemeralProject,
@@ -12,14 +13,16 @@ from core.project_reader.ephemeral_project import (
     ephemeral_project,
     upstream_of,
 )
+from core.project_reader.ephemeral_systems import SystemNames
 from core.project_reader.loader import read_project
 
+NAMES = SystemNames(Naming(prefix="it_1_"), DECLARED)
 YML = {"pipelines/facts/p/a/a.yml": "description: one\ntrigger: 40 seconds\n"}
 
 
 def generated(texts: dict[str, str], *tables: str, trigger: str | None = TRIGGER) -> EphemeralProject:
     found = ephemeral_project(
-        small_project.project(texts), texts, map(T, tables), data="/e/data", trigger=trigger
+        small_project.project(texts), texts, map(T, tables), data="/e/data", systems=NAMES, trigger=trigger
     )  # fmt: skip
     assert isinstance(found, EphemeralProject), found
     return found
@@ -82,13 +85,7 @@ def test_the_interval_is_set_whatever_the_defaults_are(head: str) -> None:
     assert project.tables[T("a")].settings.trigger == TRIGGER
 
 
-def test_without_names_for_topics_all_rows_must_be_in_files() -> None:
+def test_tables_without_a_statement_are_refused() -> None:
     texts = small_project.texts()
-    texts["headgate.yml"] += "connectors: {kafka: {}}\n"
-    ddl = "pipelines/sources/p/landed/sql-scripts/ddl.landed.sql"
-    options = "OPTIONS ('kafka.bootstrap.servers'='b:9092', subscribe='landed')"
-    over_topic = {**texts, ddl: f"CREATE TABLE landed (id BIGINT, kind STRING) USING kafka {options};"}
-    found = ephemeral_project(small_project.project(over_topic), over_topic, [T("b")], data="/e/data")
-    assert found == NotIsolated.SOURCE.of(table="a", source="landed")
-    found = ephemeral_project(small_project.project(texts), texts, [T("landed")], data="/e/data")
+    found = ephemeral_project(small_project.project(texts), texts, [T("landed")], data="/e/data", systems=NAMES)
     assert found == NotIsolated.NOTHING.of()

@@ -35,8 +35,8 @@ def texts(landed: str, columns: str = "(id BIGINT, kind STRING)", **beside: str)
     return found
 
 
-def generated(given: dict[str, str], table: str = "b", systems: SystemNames | None = NAMES) -> EphemeralProject:
-    found = ephemeral_project(small_project.project(given), given, [T(table)], data="/e/data", systems=systems)
+def generated(given: dict[str, str], table: str = "b") -> EphemeralProject:
+    found = ephemeral_project(small_project.project(given), given, [T(table)], data="/e/data", systems=NAMES)
     assert isinstance(found, EphemeralProject), found
     return found
 
@@ -56,6 +56,8 @@ def test_a_topic_is_replaced_by_one_whose_name_begins_with_that_of_the_environme
     given = texts(over("orders", more=f", {SECURED}, startingOffsets='latest', minOffsetsPerTrigger='9'"))
     found = generated(given)
     assert (found.sources, tuple(found.topics), found.stand_ins) == ({}, ("landed",), ())
+    (replaced,) = found.replaced_topics.items()
+    assert replaced == ("it_1_orders", (small_project.project(given).tables[T("landed")].parsed_ddl.location, "orders"))
     table = read_again(given, found).tables[T("landed")]
     place = topic_place(table.parsed_ddl.location)
     assert (place.servers, place.topics) == ("b:9092", ("it_1_orders",))

@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow as arrow
@@ -10,8 +11,10 @@ import pytest
 
 from core.bench.batch_trace import Batch
 from core.bench.request import BenchStatement
+from core.bench.topic_inputs import TopicInputs
 from core.model.names import TableName
 from pipelines.bench.batch_reader import BatchReader
+from pipelines.bench.topic_load import TopicLoad
 
 A, SOURCE = TableName("a"), TableName("source")
 
@@ -32,9 +35,17 @@ class Logs:
             (self.checkpoint / name).mkdir(parents=True)
         (self.checkpoint / "metadata").write_text('{"id":"q"}')
 
-    def reader(self, format: str = "parquet", source_format: str = "json", place: str = "/in") -> BatchReader:
+    def reader(
+        self,
+        format: str = "parquet",
+        source_format: str = "json",
+        place: str = "/in",
+        topics: TopicLoad | None = None,
+        table: str = "",
+    ) -> BatchReader:
         sources = ((SOURCE, place, source_format),)
-        return BatchReader(BenchStatement(A, str(self.table), format, str(self.checkpoint), sources, 5.0, 60.0))
+        statement = BenchStatement(A, table or str(self.table), format, str(self.checkpoint), sources, 5.0, 60.0)
+        return BatchReader(statement, topics or TopicLoad(""))
 
     def planned(self, number: int, offset: object, *, at: float, watermark_ms: int = 0) -> None:
         body = offset if isinstance(offset, str) else json.dumps(offset)
@@ -134,3 +145,47 @@ def test_a_batch_that_wrote_a_delta_table_is_found_by_its_transaction(logs: Logs
     place = str(logs.table)
     assert [each.written for each in reader.batches] == [frozenset({f"{place}@1"}), frozenset()]
     assert [each.visible_at for each in reader.batches] == [104, 108]
+
+
+@dataclass
+class Topic:
+    """A topic with one partition, as the times of its messages in milliseconds."""
+
+    times_ms: list[int] = field(default_factory=list)
+
+    def ends(self, before_ms: int | None = None) -> dict[tuple[str, int], int]:
+        return {("out", 0): sum(1 for each in self.times_ms if before_ms is None or each < before_ms)}
+
+    def times(self, places: dict[tuple[str, int], int]) -> dict[tuple[str, int], int]:
+        return {each: self.times_ms[offset] for each, offset in places.items()}
+
+
+def test_messages_are_those_of_the_batch_that_was_committed_after_them(logs: Logs) -> None:
+    topic = Topic([104_200, 104_300, 112_001])
+    topics = TopicLoad("", connect=lambda location: topic)  # type: ignore[arg-type, return-value]  # A fake.
+    reader = logs.reader("kafka", topics=topics, table="kafka://b:9092/out")
+    for number, offset in enumerate((0, 0, 1)):
+        logs.listed(number, f"{number}.json")
+        logs.planned(number, {"logOffset": offset}, at=104 + 4 * number)
+        logs.committed(number, at=105 + 4 * number)
+    reader.refresh()
+    assert [(each.visible_at, set(each.written)) for each in reader.batches] == [
+        (104.3, {"kafka://b:9092/out@0"}), (109, set()), (112.001, {"kafka://b:9092/out@2"}),
+    ]  # fmt: skip
+
+
+def test_a_batch_that_read_messages_of_a_running_one_is_known_once_that_is_committed(logs: Logs) -> None:
+    topics = TopicLoad("", inputs=TopicInputs(sinks={"out"}))
+    reader = logs.reader(source_format="kafka", topics=topics)
+    topics.inputs.add("x@0", {("out", 0): 2})
+    for number, offset in enumerate((2, 5)):
+        logs.planned(number, {"out": {"0": offset}}, at=100 + number)
+        logs.committed(number, at=100.5 + number)
+    assert reader.refresh() and not reader.refresh()
+    topics.inputs.add("x@1", {("out", 0): 6})
+    assert reader.refresh()
+    topics.inputs.add("x@2", {("out", 0): 7})
+    logs.planned(2, {"out": {"0": 7}}, at=110)
+    logs.committed(2, at=111)
+    reader.refresh()
+    assert [set(each.read[0]) for each in reader.batches] == [{"x@0"}, set(), {"x@1", "x@2"}]

@@ -87,7 +87,7 @@ class Unwritten(LoadWriter):
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
     made = World()
-    monkeypatch.setattr(measurement, "BatchReader", lambda statement: Simulated(statement, made))
+    monkeypatch.setattr(measurement, "BatchReader", lambda statement, topics: Simulated(statement, made))
     return made
 
 

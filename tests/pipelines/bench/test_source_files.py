@@ -10,11 +10,10 @@ import pyarrow.parquet as parquet
 import pytest
 from delta_files import WrittenLog
 
-from core.bench.replayed_load import ReplayedLoad, SourceSample
 from core.bench.request import BenchSource
 from core.model.errors import HeadgateError, UsageError
 from core.model.names import TableName
-from pipelines.bench.source_files import read_sample, show_file, sized, write_rows
+from pipelines.bench.source_files import read_sample, show_file, write_rows
 from pipelines.storage.delta_log import DeltaLog
 
 S = TableName("s")
@@ -133,15 +132,11 @@ def test_a_sample_that_does_not_exist_is_empty(tmp_path: Path) -> None:
     assert read_sample(source(tmp_path / "none", "json")) == ()
 
 
-def test_records_are_filled_up_to_a_size(tmp_path: Path) -> None:
-    of = source(tmp_path, "json", (("id", "bigint"), ("note", "string")))
-    rows = tuple({"id": n, "note": "x" * (n % 10)} for n in range(10, 60))
-    load = ReplayedLoad({S: SourceSample(S, of.columns, rows)}, frozenset({(S, "id")}))
-    filled = sized(load, [of], 500)
-    path = Path(show_file(write_rows(of, "one", filled.rows(S, 0, 50, at_s=0, spread_s=0))))
-    assert abs(path.stat().st_size / 50 - 500) < 10
-    with pytest.raises(UsageError, match="bytes already"):
-        sized(load, [of], 20)
-    bare = ReplayedLoad({S: SourceSample(S, of.columns, rows)}, frozenset({(S, "id"), (S, "note")}))
-    with pytest.raises(UsageError, match="no text column"):
-        sized(bare, [of], 500)
+@pytest.mark.parametrize(("name", "text"), [("r.csv", "id,name\n1,a\n"), ("r.jsonl", '{"id": 1, "name": "a"}\n')])
+def test_samples_in_place_of_topics_and_databases_have_the_format_of_their_ending(
+    tmp_path: Path, name: str, text: str
+) -> None:
+    (tmp_path / name).write_text(text)
+    columns = (("id", "bigint"), ("name", "string"))
+    for of in (source(tmp_path, "kafka", columns), replace(source(tmp_path, "parquet", columns), stands_in=True)):
+        assert read_sample(of) == ({"id": 1, "name": "a"},)

@@ -1,5 +1,6 @@
 """Topics of an ephemeral environment on a real broker, and rows of cases as messages in them."""
 
+from contextlib import closing
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -12,10 +13,12 @@ from core.sql.ddl_reader import read_ddl
 from core.sql.kafka_topics import row_expressions, topic_fault
 from core.sql.statement import TableDdl
 from pipelines.integration_tests.own_topics import (
+    OpenTopics,
     create_topics,
     delete_topics,
     existing_topics,
     parsed_messages,
+    partition_counts,
     write_messages,
 )
 from pipelines.spark_connect.session import Session
@@ -26,7 +29,7 @@ def test_topics_are_created_filled_in_order_and_deleted_and_no_other_is_touched(
     broker.create("orders_of_others")
     locations = [f"kafka://{broker.servers}/it_1_a,it_1_b", f"kafka://{broker.servers}/it_1_a"]
     assert existing_topics(locations, "it_1_") == []
-    create_topics(locations)
+    create_topics(locations, {})
     assert existing_topics(locations, "it_1_") == ["it_1_a", "it_1_b"]
     future, past = 4_000_000_000_000, 1
     written = [(b"k", b"1", [("h", b"v")], future), (None, None, None, past), (None, b"3", None, None)]
@@ -39,6 +42,25 @@ def test_topics_are_created_filled_in_order_and_deleted_and_no_other_is_touched(
     assert delete_topics(locations, "it_1_") == []
     assert existing_topics(locations, "it_1") == ["it_1"] and broker.size("orders_of_others") == 0
     assert delete_topics(locations, "it_1_") == [], "a second deletion finds nothing"
+
+
+def test_messages_are_distributed_by_key_and_found_by_time(broker: Broker) -> None:
+    location = f"kafka://{broker.servers}/it_2_a"
+    create_topics([location], {"it_2_a": 3})
+    assert partition_counts([location, f"kafka://{broker.servers}/none"]) == [(location, "it_2_a", 3)]
+    with closing(OpenTopics(location)) as topics:
+        assert topics.ends() == {("it_2_a", n): 0 for n in range(3)}
+        keyed = [(f"{n % 5}".encode(), b"", None, 1_000 + n) for n in range(30)]
+        topics.write(("it_2_a", each) for each in keyed)
+        before = topics.ends(1_015)
+        assert sum(topics.ends().values()) == 30 and sum(before.values()) == 15
+        assert all(at < 1_015 for at in topics.times({each: n - 1 for each, n in before.items() if n}).values())
+        topics.write(("it_2_a", (None, b"", None, None)) for _ in range(300))
+    found = broker.messages("it_2_a")
+    by_key = {key: {each.partition() for each in found if each.key() == key} for key, *_ in keyed}
+    assert all(len(each) == 1 for each in by_key.values()), "as Kafka's own producers do"
+    assert {each.partition() for each in found if each.key() is None} == {0, 1, 2}
+    delete_topics([location], "it_2_")
 
 
 COLUMNS = """_key STRING, id BIGINT, n DECIMAL(20,4), x DOUBLE, ok BOOLEAN, day DATE, at TIMESTAMP, local TIMESTAMP_NTZ,

@@ -163,6 +163,7 @@ def test_a_subcommand_is_found_after_options() -> None:
         ("runs rety 7f", "'7f' is an unexpected argument", "did you mean `headgate runs retry`?"),
         ("policy aprove", "'aprove' is an unexpected argument", "did you mean `headgate policy approve`?"),
         ("init tabel clicks", "'clicks' is an unexpected argument", "did you mean `headgate init table`?"),
+        ("bench scalability", "'scalability' is an unexpected argument", "did you mean `headgate bench scale`?"),
         ("demo chnage filter", "'filter' is an unexpected argument", "did you mean `headgate demo change`?"),
         ("cluster foo", "'foo' is an unexpected argument", "headgate cluster takes: up, down, status"),
         ("cluster statsu", "'statsu' is an unexpected argument", "did you mean `headgate cluster status`?"),

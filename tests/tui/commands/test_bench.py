@@ -16,7 +16,7 @@ from core.bench.request import BenchKind
 from core.bench.result import BenchResult, Figure, FigureKind, TrialRecord, result_from_json
 from core.model.errors import HeadgateError
 from tui.command_line import exit_codes
-from tui.services import bench_scalability, benchmark_runs, ephemeral_teardown
+from tui.services import bench_scalability, benchmark_runs, benchmarks, ephemeral_teardown
 from tui.services.bench_scalability import ScaleOrder
 from tui.services.benchmark_runs import BenchOrder, Reports
 
@@ -76,6 +76,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Run:
             return found
 
         monkeypatch.setattr(benchmark_runs, "run_benchmark", run_benchmark)
+        monkeypatch.setattr(benchmarks, "run_child", lambda request, environ: iter(()))
         monkeypatch.setattr(ephemeral_teardown, "end_abandoned", lambda environ, progress: ())
         return asked
 
@@ -418,6 +419,7 @@ def test_repetitions_show_their_spread(folder: Path, run: Run, capsys: pytest.Ca
         (["bench", "latency", "--sample", "nowhere"], "nowhere does not exist"),
         (["bench", "latency", "--rate", "0"], "is not a number of rows per second"),
         (["bench", "latency", "--record-bytes", "1,2"], "'1,2' is not a whole number"),
+        (["bench", "scale", "--window", "0"], "'0' is not a number of seconds"),
         (["bench", "scale", "--points", "0"], "'0' is not a whole number"),
         (["bench", "scale", "--axis", "cores", "--points", "100000"], "and 100000 are asked for"),
         (["bench", "scale", "--axis", "cores", "--cores", "1"], "--cores and --axis cores contradict each other"),
@@ -429,6 +431,65 @@ def test_mistakes_are_one_sentence_before_anything_starts(
     folder: Path, capsys: pytest.CaptureFixture[str], words: list[str], expected: str
 ) -> None:
     assert expected in said(words, capsys, 2)
+
+
+def test_sizes_of_records_that_have_no_text_are_refused_before_anything_starts(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scripts = folder / "pipelines/sources/p/landed/sql-scripts"
+    (scripts / "ddl.landed.sql").write_text("CREATE TABLE landed (id BIGINT, kind INT) USING json LOCATION 'landing';")
+    monkeypatch.setattr(ephemeral_teardown, "end_abandoned", lambda environ, progress: pytest.fail("it began"))
+    text = said(["bench", "latency", "--record-bytes", "500"], capsys, 2)
+    assert "landed has no text column that can be filled up" in text and "this measures" not in text
+
+
+def over(servers: str, option: str = "subscribe", topic: str = "orders", more: str = "") -> str:
+    return f"USING kafka OPTIONS ('kafka.bootstrap.servers'='{servers}', {option}='{topic}'{more});"
+
+
+def connected(folder: Path, landed: str, **sinks: str) -> None:
+    """Replace the source and tables of a project by tables over topics or a database."""
+    place = next(folder.glob("pipelines/*/p/landed/sql-scripts/ddl.landed.sql"))
+    place.write_text(f"CREATE TABLE landed (id BIGINT, kind STRING) {landed}")
+    for table, ddl in sinks.items():
+        place = next(folder.glob(f"pipelines/*/*/{table}/sql-scripts/ddl.{table}.sql"))
+        place.write_text(f"CREATE TABLE {table} (id BIGINT, kind STRING) {ddl}")
+    manifest = folder / "headgate.yml"
+    text = manifest.read_text().replace("    data: data\n", "    data: data\n    naming: {prefix: dev_}\n")
+    manifest.write_text(f"{text}connectors: {{kafka: {{}}, postgres: {{}}}}\n")
+
+
+def test_the_topics_that_are_created_are_said_first(folder: Path, run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    connected(folder, over("b:9092"), b=over("b:9092,c:9092", "topic", "out"))
+    asked = run(LATENCY)
+    text = said(["bench", "latency"], capsys)
+    assert "it creates topics at b:9092: it_*_orders, with as many partitions as those that they replace" in text
+    assert "it creates topics at b:9092,c:9092: it_*_out, with" in text and "database" not in text
+    (order,) = asked
+    assert order.tables.topics == {"b:9092": ("orders",), "b:9092,c:9092": ("out",)}
+    assert (order.tables.streamed, order.tables.stand_ins) == (("landed",), ())
+
+
+def test_the_topics_of_copies_are_said_first(
+    folder: Path, scaled: Callable[[BenchResult], list[ScaleOrder]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    connected(folder, over("b:9092"), b=over("b:9092", "topic", "out"))
+    scaled(SCALE)
+    text = said(["bench", "scale", "b", "--points", "1,2"], capsys)
+    assert "for each point, it creates topics at b:9092: it_*_orders, it_*_out, it_*_out_copy2, with" in text
+
+
+def test_files_stand_for_a_database_and_everything_says_so(
+    folder: Path, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = "url 'jdbc:postgresql://127.0.0.1:1/none', user 'nobody', dbtable 'public.t', publication 'p'"
+    connected(folder, f"USING postgres_changes OPTIONS ({options});")
+    asked = run(replace(LATENCY, parameters={"stand_ins": ["landed"]}))
+    text = said(["bench", "latency", "--svg", "l.svg"], capsys)
+    assert "files stand for landed: no database is connected to or measured" in text
+    assert "files in place of landed" in text and "files in place of landed" in (folder / "l.svg").read_text()
+    (order,) = asked
+    assert order.tables.stand_ins == ("landed",) and not order.tables.topics
 
 
 def test_a_result_of_something_else_is_refused_with_its_name(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -454,6 +515,11 @@ def test_a_protected_environment_is_refused(folder: Path, capsys: pytest.Capture
             "landed has the property delta.columnMapping.mode",
         ),
         (
+            "CREATE TABLE landed (id BIGINT, kind STRING) USING kafka OPTIONS ('kafka.bootstrap.servers'='b:9092', "
+            "subscribe='t', 'value.format'='avro', 'schema.registry'='http://r')",
+            "a reads landed, whose messages are Avro",
+        ),
+        (
             "CREATE TABLE landed (id BIGINT) USING json LOCATION",
             "a reads landed, whose files are missing or have errors",
         ),
@@ -464,5 +530,5 @@ def test_sources_that_cannot_be_written_are_refused(
 ) -> None:
     next(folder.glob("pipelines/*/p/landed/sql-scripts/ddl.landed.sql")).write_text(f"{ddl};")
     with open(folder / "headgate.yml", "a") as file:
-        file.write("connectors: {delta: {}}\n")
+        file.write("connectors: {delta: {}, kafka: {}}\n")
     assert expected in said(["bench", "throughput"], capsys, 3)

@@ -201,6 +201,7 @@ class Brokers:
         self.down = False
         self.there: set[str] = set()
         self.recorded: list[tuple[str, ...]] = []
+        self.partitions: dict[str, int] = {}
         self.root = Path()
 
     def __call__(self, environ: Mapping[str, str]) -> "Brokers":
@@ -212,7 +213,11 @@ class Brokers:
         self._answer()
         return ()
 
-    def create_topics(self, locations: Iterable[str]) -> None:
+    def partition_counts(self, locations: Iterable[str]) -> dict[tuple[str, str], int]:
+        return {("kafka://b:9092/landed", "landed"): 3} if "kafka://b:9092/landed" in locations else {}
+
+    def create_topics(self, locations: Iterable[str], partitions: Mapping[str, int]) -> None:
+        self.partitions = dict(partitions)
         (record,) = self.root.glob("it_*/ephemeral.json")
         self.recorded.append(tuple(json.loads(record.read_text())["topics"]))
         self.there |= {topic for each in locations for topic in topic_place(each).topics}
@@ -254,7 +259,7 @@ def stop_here(place: object) -> None:
 
 
 def over_topics(operations: EnvironmentService) -> EphemeralEnvironment:
-    return create_ephemeral_environment(operations, replace(REQUEST, systems=True))
+    return create_ephemeral_environment(operations, REQUEST)
 
 
 def test_topics_are_recorded_before_they_exist_and_deleted_at_the_end(
@@ -270,15 +275,24 @@ def test_topics_are_recorded_before_they_exist_and_deleted_at_the_end(
     assert "no topic at b:9092" in gone.words() and not found.folder.exists()
 
 
+def test_topics_have_the_partitions_of_those_that_they_replace_if_that_is_asked_for(
+    operations: EnvironmentService, brokers: Brokers
+) -> None:
+    for keeps in (False, True):
+        found = create_ephemeral_environment(operations, replace(REQUEST, keeps_partitions=keeps))
+        with pytest.raises(Stopped):
+            found.start(silent)
+        assert brokers.partitions == ({f"{found.record.name}_landed": 3} if keeps else {})
+        found.end(silent)
+
+
 def test_nothing_starts_and_nothing_is_left_if_no_broker_answers(
     operations: EnvironmentService, brokers: Brokers
 ) -> None:
     brokers.down, ended = True, list[Teardown]()
     with (
         pytest.raises(Refused, match="no broker of b:9092 answers"),
-        ephemeral_environment.ephemeral_environment(
-            operations, replace(REQUEST, systems=True), silent, ended=ended.append
-        ),
+        ephemeral_environment.ephemeral_environment(operations, REQUEST, silent, ended=ended.append),
     ):
         pytest.fail("it was created")
     assert [each.left for each in ended] == [()] and not Path(ephemeral_root(operations.environ)).exists()

@@ -95,6 +95,7 @@ def _parameters(given: Mapping[str, object]) -> str:
         "record_bytes": "records of {} bytes",
         "cores": "server with {} cores",
         "memory": "and {} memory",
+        "stand_ins": "files in place of {}",
     }
     known = {
         name: ", ".join(map(str, value)) if isinstance(value, list) else value

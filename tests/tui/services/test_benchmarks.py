@@ -1,0 +1,66 @@
+"""The sources of a benchmark: files, topics, and files in place of a database."""
+
+from pathlib import Path
+
+import pytest
+
+from core.model.errors import Refused
+from core.model.names import TableName as T
+from tui.project_folder.environment_selection import select_environment
+from tui.services.benchmarks import bench_sources, choose_tables
+from tui.services.environment_service import EnvironmentService
+
+TOPIC = "USING kafka OPTIONS ('kafka.bootstrap.servers'='b:9092', {}, 'value.format'='raw');"
+CHANGES = """USING postgres_changes OPTIONS (url 'jdbc:postgresql://db:5432/shop', user 'reader', dbtable 'public.x',
+  publication 'p');"""
+
+
+@pytest.fixture
+def operations(folder: Path, tmp_path: Path) -> EnvironmentService:
+    manifest = folder / "headgate.yml"
+    text = manifest.read_text().replace("    data: data\n", "    data: data\n    naming: {prefix: dev_}\n")
+    manifest.write_text(f"{text}connectors: {{kafka: {{}}, postgres: {{}}}}\n")
+    environ = {"HEADGATE_HOME": str(tmp_path / "home")}
+    return EnvironmentService(select_environment(environ, str(folder), environment="dev"), environ)
+
+
+def declare(folder: Path, table: str, columns: str, rest: str, layer: str = "sources") -> None:
+    scripts = folder / f"pipelines/{layer}/p/{table}/sql-scripts"
+    scripts.mkdir(parents=True, exist_ok=True)
+    (scripts / f"ddl.{table}.sql").write_text(f"CREATE TABLE {table} ({columns}) {rest}")
+
+
+def test_a_topic_is_sampled_where_it_is_and_written_in_the_environment(
+    folder: Path, operations: EnvironmentService
+) -> None:
+    declare(folder, "landed", "_value STRING", TOPIC.format("subscribe='in'"))
+    (folder / "pipelines/sources/p/a/sql-scripts/dml.a.sql").write_text(
+        "INSERT INTO a SELECT 1 AS id, _value AS kind FROM STREAM landed;"
+    )
+    (source,) = bench_sources(operations, [T("landed")], {T("landed"): "kafka://b:9092/it_1_in"}, {})
+    assert (source.folder, source.sample) == ("kafka://b:9092/it_1_in", "kafka://b:9092/in")
+    assert (source.format, source.options["value.format"], source.stands_in) == ("kafka", "raw", False)
+
+
+def test_files_stand_for_a_database_of_which_no_sample_is_read(folder: Path, operations: EnvironmentService) -> None:
+    declare(folder, "landed", "id BIGINT, kind STRING", CHANGES)
+    (source,) = bench_sources(operations, [T("landed")], {T("landed"): "/e/landed"}, {})
+    assert (source.format, source.options, source.sample, source.stands_in) == ("parquet", {}, "", True)
+    (source,) = bench_sources(operations, [T("landed")], {}, {T("landed"): "/rows.json"})
+    assert source.sample == "/rows.json"
+
+
+def test_what_a_statement_writes_to_a_topic_is_no_source(folder: Path, operations: EnvironmentService) -> None:
+    over = TOPIC.replace(", 'value.format'='raw'", "")
+    declare(folder, "b", "id BIGINT, kind STRING", over.format("topic='out'"), "facts")
+    declare(folder, "back", "id BIGINT, kind STRING", over.format("subscribe='dev_out'"))
+    declare(folder, "c", "id BIGINT, kind STRING", "USING parquet;")
+    (folder / "pipelines/sources/p/c/sql-scripts/dml.c.sql").write_text(
+        "INSERT INTO c SELECT id, kind FROM STREAM back;"
+    )
+    assert choose_tables(operations, [], []).streamed == ("landed",)
+    alone = choose_tables(operations, ["c"], [])
+    assert (alone.streamed, alone.topics) == (("back",), {"b:9092": ("dev_out",)})
+    declare(folder, "back", "id BIGINT, kind STRING", over.format("subscribe='dev_out,more'"))
+    with pytest.raises(Refused, match="back reads several topics, of which b writes one"):
+        choose_tables(EnvironmentService(operations.place, operations.environ), [], [])
