@@ -199,6 +199,12 @@ ALTER TABLE facts DROP COLUMN session_id;
 
 _SLOW = "ALTER TABLE measurement ADD COLUMN slow TEXT NOT NULL DEFAULT '';\n"
 
+_CORDON = """
+ALTER TABLE pool ADD COLUMN engine TEXT NOT NULL DEFAULT '';
+ALTER TABLE pool ADD COLUMN cordoned_at REAL;
+ALTER TABLE pool ADD COLUMN cordoned_by TEXT NOT NULL DEFAULT '';
+"""
+
 MIGRATIONS = (
     _REGISTRY + _MEASUREMENTS + _WORK + _AUDIT,
     _START_BATCH,
@@ -211,6 +217,7 @@ MIGRATIONS = (
     _FUNCTIONS,
     _POOLS,
     _SLOW,
+    _CORDON,
 )
 """The migrations.
 

@@ -6,10 +6,11 @@ from types import MappingProxyType
 
 from core.model.names import TableName, physical_name
 from core.model.states import State, WantedState
-from core.observed.planner_input import ObservedDeployment, OpenTicket, OtherVersion
+from core.observed.planner_input import ObservedDeployment, ObservedPool, OpenTicket, OtherVersion
 from core.observed.table_statistics import TableStatistics
 from core.observed.versions import Deployment, serving_version
 from core.run.records import MigrationTicket
+from state.row_types import EnvironmentRow
 
 IN_SERVICE = frozenset({State.STARTING, State.RUNNING, State.DEGRADED, State.STOPPING, State.PENDING})
 """States in which a version that is not serving counts as running."""
@@ -53,6 +54,13 @@ def observe(
     for table, serial in serials.items():
         seen[table] = replace(seen.get(table, ObservedDeployment()), serial=serial)
     return dict(sorted(seen.items()))
+
+
+def observe_pools(facts: EnvironmentRow) -> dict[str, ObservedPool]:
+    """Return what is known of each of several pools, by name; empty for an environment with one pool."""
+    if len(facts.pools) == 1 and not facts.pools[0].place:
+        return {}
+    return {pool.name: ObservedPool(pool.cordoned_at is not None, pool.engine) for pool in facts.pools}
 
 
 def _open_tickets(

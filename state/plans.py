@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from core.model.errors import Refused, Stale
 from core.model.names import TableName
 from core.run.records import RunRow
-from state.registry import TableAct, move_serials
+from state.registry import TableAct, cordon, move_serials
 from state.row_mapping import field_names, row_from_values, values_by_column
 from state.row_types import ApprovalRow, PlanRow, StagedRow
 from state.runs import insert_run
@@ -176,8 +176,9 @@ class PlanWrites(PlanReads, LedgerWrites):
         reads: Iterable[TableName] = (),
         *,
         now: float,
+        cordons: str = "",
     ) -> None:
-        """Mark an open plan as applied and write its run, in one transaction.
+        """Mark an open plan as applied and write its run, in one transaction, which also cordons the pool `cordons`.
 
         The run changes `tables` and the tables of its steps, and only reads the tables in `reads`. Raises Stale if the
         plan is superseded, Refused if it is unknown or not open for another reason, Refused if an open run has a
@@ -186,6 +187,8 @@ class PlanWrites(PlanReads, LedgerWrites):
         with self._transaction() as connection:
             _refuse_not_open(connection, plan_hash, now)
             insert_run(connection, run, tables, reads)
+            if cordons:
+                cordon(connection, cordons, now, run.actor)
             acted_on = {*tables, *(step.table for step in run.steps if step.table)}
             move_serials(connection, sorted(acted_on), TableAct(f"run {run.id} of {run.actor}", now))
             connection.execute("UPDATE plan SET status = 'applied', run_id = ? WHERE hash = ?", (run.id, plan_hash))

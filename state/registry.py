@@ -225,16 +225,24 @@ class RegistryWrites(RegistryReads, LedgerWrites):
             )
 
     def put_pool(self, place: str = "", **fields: str | int | float) -> None:
-        """Set some of the columns name, state, detail, generation, session_id and began_at of the pool at `place`."""
-        _only(fields, ("name", "state", "detail", "generation", "session_id", "began_at"))
+        """Set some of the columns that describe the pool at `place`, other than what is declared or cordoned."""
+        _only(fields, ("name", "state", "detail", "generation", "session_id", "began_at", "engine"))
         assignments = ", ".join(f"{name} = ?" for name in fields)
         with self._transaction() as connection:
             connection.execute(f"UPDATE pool SET {assignments} WHERE place = ?", (*fields.values(), place))
 
+    def cordon_pool(self, name: str, at: float | None, by: str) -> bool:
+        """Record that a pool takes no new statements from `at` on, or takes them again if `at` is None.
+
+        Returns False, without changes, if that is so already.
+        """
+        with self._transaction() as connection:
+            return cordon(connection, name, at, by)
+
     def declare_pools(self, declared: Sequence[tuple[str, Pool]]) -> None:
         """Record the declared pools in order, each with its place; forget pools at other places.
 
-        A pool that is known keeps its session and its state.
+        A pool that is known keeps its session, its state and its cordon.
         """
         places = [place for place, _ in declared]
         with self._transaction() as connection:
@@ -401,6 +409,14 @@ def _line(values: tuple[Any, ...]) -> StatementLine:
 def _only(fields: Mapping[str, object], allowed: tuple[str, ...]) -> None:
     unknown = sorted(set(fields) - set(allowed))
     assert fields and not unknown, f"not among {', '.join(allowed)}: {', '.join(unknown)}"
+
+
+def cordon(connection: sqlite3.Connection, name: str, at: float | None, by: str) -> bool:
+    """Do what `RegistryWrites.cordon_pool` does, in an open transaction."""
+    changes = "cordoned_at IS NULL" if at is not None else "cordoned_at IS NOT NULL"
+    values = (at, by if at is not None else "", name)
+    done = connection.execute(f"UPDATE pool SET cordoned_at = ?, cordoned_by = ? WHERE name = ? AND {changes}", values)
+    return done.rowcount == 1
 
 
 def move_serials(connection: sqlite3.Connection, tables: Iterable[str], act: TableAct) -> None:

@@ -214,6 +214,11 @@ class PoolRow:
     """The pool as headgate.yml declared it when the agent started, without secrets; None if no agent recorded it."""
     most: int | None = None
     """Most statements that may run in it at the same time, as declared; None for no limit."""
+    engine: str = ""
+    """Spark version of its server, as of the newest connection; empty if unknown."""
+    cordoned_at: float | None = None
+    """Since when the pool takes no new statements, in epoch seconds; None if it takes them."""
+    cordoned_by: str = ""
 
 
 _URGENCY = {"up": 0, "off": 1, "starting": 2, "silent": 3, "degraded": 4, "down": 5, "failed": 6}

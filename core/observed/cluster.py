@@ -95,6 +95,13 @@ class ClusterFault(FactKind):
         return self is ClusterFault.LOST
 
 
+class PoolGone(FactKind):
+    """Why nothing of a pool runs any more although it cannot be asked."""
+
+    ENDED = "its server on this machine has ended"
+    STATED = "{by} has stated that nothing runs there any more"
+
+
 class WhyUnknown(FactKind):
     """Why nobody knows whether a statement runs, with the one who fails to say it."""
 

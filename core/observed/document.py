@@ -24,12 +24,12 @@ from core.observed.document_entries import (
     read_name,
     read_policy,
 )
-from core.observed.planner_input import ObservedDeployment, PlannerInput, Seconds
+from core.observed.planner_input import ObservedDeployment, ObservedPool, PlannerInput, Seconds
 from core.policy.roles_and_rules import policy_as_json
 from core.text.wording import counted, did_you_mean
 
 OBSERVED_FORMAT = "headgate.observed/1"
-DOCUMENT_KEYS = ("tables", "format", "environment", "answers", "policy", "room", "durations")
+DOCUMENT_KEYS = ("tables", "format", "environment", "answers", "policy", "room", "durations", "pools")
 """Keys of a document. Only the first key is documented; the others let an export reproduce the ledger exactly."""
 
 _MOST_LEVELS = 100
@@ -81,6 +81,7 @@ def _known(document: Any, environment: str, problems: list[Problem]) -> PlannerI
         read_headroom(given),
         read_policy(given),
         _durations(given),
+        pools=_pools(given),
     )
     seen_in = given.text("environment")
     if environment and seen_in and seen_in != environment:
@@ -129,6 +130,19 @@ def _durations(given: EntryReader) -> dict[str, Seconds]:
     return found
 
 
+def _pools(given: EntryReader) -> dict[str, ObservedPool]:
+    part = given.part("pools", "a mapping of pools by name")
+    found = {}
+    for name, entry in (part.values if part is not None else {}).items():
+        known = dict(entry) if isinstance(entry, Mapping) else {"": None}
+        kinds = {"cordoned": bool, "engine": str}
+        if isinstance(name, str) and all(type(value) is kinds.get(key) for key, value in known.items()):
+            found[name] = ObservedPool(bool(known.get("cordoned")), str(known.get("engine", "")))
+        else:
+            given.wrong(f"pools: {cut(name)} must have only cordoned and engine", "write large: {engine: 4.2.0}")
+    return found
+
+
 def _is_seconds(value: Any) -> bool:
     return type(value) in (int, float) and 0 <= value < float("inf")
 
@@ -144,6 +158,10 @@ def planner_input_as_document(known: PlannerInput, environment: str) -> dict[str
         document["answers"] = dict(sorted(known.answers.items()))
     if known.durations:
         document["durations"] = {key: [took.low, took.high] for key, took in sorted(known.durations.items())}
+    if known.pools:
+        document["pools"] = {
+            name: {"cordoned": pool.cordoned, "engine": pool.engine} for name, pool in sorted(known.pools.items())
+        }
     document["tables"] = {str(table): entry_as_json(seen) for table, seen in sorted(known.observed.items())}
     return document
 

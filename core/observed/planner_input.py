@@ -196,6 +196,16 @@ class SourceTable:
 
 
 @dataclass(frozen=True, slots=True)
+class ObservedPool:
+    """What is known of one pool of an environment with several."""
+
+    cordoned: bool = False
+    """Whether the pool takes no new statements."""
+    engine: str = ""
+    """Spark version of its server; empty if unknown."""
+
+
+@dataclass(frozen=True, slots=True)
 class PlannerInput:
     """A snapshot of everything that the planner knows about an environment; missing values are unknown."""
 
@@ -209,3 +219,5 @@ class PlannerInput:
     durations: StepDurations = field(default_factory=dict)
     source: Mapping[TableName, SourceTable] = field(default_factory=dict)
     """For a promotion, the serving tables of the environment from which it promotes; otherwise empty."""
+    pools: Mapping[str, ObservedPool] = field(default_factory=dict)
+    """The pools of an environment with several, by name; those of which nothing is known may be absent."""

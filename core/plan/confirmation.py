@@ -74,9 +74,12 @@ def confirmation_for_adoption(environment: str) -> Confirmation:
 def confirmation_for_plan(plan: Plan) -> Confirmation:
     """Return the confirmation required to apply a plan; external tables do not count as statements.
 
-    The plan's hash must be typed if the plan is destructive, must be acknowledged or acts on more than `LARGEST_SET`
+    For a lost pool, that is a statement about it (C3, or C4 if it needs an approval). Otherwise,
+    the plan's hash must be typed if the plan is destructive, must be acknowledged or acts on more than `LARGEST_SET`
     statements (C3), or if it needs an approval (C4).
     """
+    if plan.request.lost:
+        return Confirmation("C4" if plan.approvals else "C3", f"nothing runs in {plan.request.drains}")
     if plan.approvals:
         return Confirmation("C4", f"{plan.environment} {plan.hash[:SHORT]}")
     acted = sorted({table for table in plan.order if not _is_external(plan, table)})

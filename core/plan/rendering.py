@@ -153,7 +153,7 @@ def _nothing_held(acted: Sequence[PlanNode]) -> str:
 def request_words(plan: Plan) -> str:
     """Return a request as an operator would type it on the command line, without default options."""
     asked = plan.request
-    words = command_words(asked)[0 if asked.promoted_from else 1 :]
+    words = command_words(asked)[0 if asked.promoted_from or asked.drains else 1 :]
     if asked.changed_since:
         found = f"({counted(len(asked.tables), 'table')})"
         words[1 : 1 + len(asked.tables)] = ["--changed-since", asked.changed_since, found]

@@ -86,6 +86,12 @@ class PlanRequest:
     """The promoted revisions, sorted by table; the plan deploys no other revision."""
     with_parents: bool = False
     """True if `promotes` also contains the parents whose revisions differ between the two environments."""
+    drains: str = ""
+    """Pool from which the plan moves all statements; applying the plan cordons it. Empty unless the plan is a drain."""
+    drains_to: str = ""
+    """Pool to which a drain moves them, as typed; empty if Headgate has chosen the pools."""
+    lost: bool = False
+    """True if whoever applies the drain states that nothing runs in its pool any more, which cannot be asked."""
 
 
 BY_NAME = ("rollback", "undelete", "retire", "optimize", "vacuum")
@@ -216,6 +222,9 @@ def command_words(request: PlanRequest) -> list[str]:
     """
     if request.undoes:
         return ["plan", "undo", request.undoes[:12], *_children(request), *(["--rebuild"] if request.rebuild else [])]
+    if request.drains:
+        to = ["--to", request.drains_to] if request.drains_to else []
+        return ["pool", "drain", request.drains, *to, *(["--lost"] if request.lost else [])]
     words = ["promote"] if request.promoted_from else ["plan", request.verb]
     words += request.tables
     for option, values in (
@@ -246,7 +255,7 @@ def command_words(request: PlanRequest) -> list[str]:
 def request_line(request: PlanRequest) -> str:
     """Return the command for a request in normal form as it is shown: without the word `plan`."""
     words = command_words(request)
-    return " ".join(words if request.promoted_from else words[1:])
+    return " ".join(words if request.promoted_from or request.drains else words[1:])
 
 
 def _children(request: PlanRequest) -> list[str]:

@@ -19,7 +19,7 @@ from core.model.evidence import Notice
 from core.model.names import TableName, physical_name
 from core.model.states import State, TableFaultKind
 from core.model.table_formats import table_format
-from core.observed.planner_input import ObservedDeployment
+from core.observed.planner_input import ObservedDeployment, ObservedPool
 from core.observed.table_statistics import TableStatistics
 from core.observed.versions import Binding
 from core.project.model import Compatibility, Environment, Pool, Project, Table, writers_by_topic
@@ -249,7 +249,7 @@ class TableChanges:
     """The changes from deployed to declared revisions, classified once per table.
 
     `answers` maps question keys to Spark's answers as JSON, and also contains the results of upgrade tests. `engine` is
-    the pool's Spark version; empty if unknown.
+    the pool's Spark version, empty if unknown; that of each of several pools is in `pools`.
     """
 
     def __init__(
@@ -259,7 +259,11 @@ class TableChanges:
         revisions: TableRevisions,
         answers: Mapping[str, str],
         engine: str,
+        *,
+        pools: Mapping[str, ObservedPool] = MappingProxyType({}),
     ) -> None:
+        self.pools_seen = pools
+        """What is known of each of several pools, by name."""
         self._declared = declared
         self._observed = observed
         self._revisions = revisions
@@ -308,7 +312,7 @@ class TableChanges:
         before, after = self._parents(old, deployed=True), self._parents(new, deployed=False)
         return (
             replace(old, parents=before, pool=seen.pool, engine=seen.engine),
-            replace(new, parents=after, pool=self._pool_of(table), engine=self._engine),
+            replace(new, parents=after, pool=self._pool_of(table), engine=self.engine_of(table)),
         )
 
     def kinds(self, table: TableName) -> frozenset[ChangeKind]:
@@ -353,18 +357,23 @@ class TableChanges:
         gone, stopped = Notice.OLD_POOL_GONE.of(pool=old.name), Notice.STOPPED_ON_OLD_POOL.of()
         return replace(change, evidence=tuple(gone if each == stopped else each for each in change.evidence))
 
+    def engine_of(self, table: TableName) -> str:
+        """Return the Spark version of the pool in which a table's statement is declared to run; empty if unknown."""
+        if not self._declared.environment.named_pools:
+            return self._engine
+        known = self.pools_seen.get(self._declared.pool_of(table).name)
+        return known.engine if known is not None else ""
+
     def _pool_of(self, table: TableName) -> Pool:
         return self._pools[self._declared.pool_of(table).name]
 
     def _elsewhere(self, table: TableName, seen: ObservedDeployment, new: Revision) -> Change:
         """Return the change caused only by a different pool or Spark version. Unknown values count as unchanged."""
-        pool = self._pool_of(table)
-        moved = (seen.pool is not None and seen.pool != pool) or (
-            seen.engine and self._engine and seen.engine != self._engine
-        )
+        pool, engine = self._pool_of(table), self.engine_of(table)
+        moved = (seen.pool is not None and seen.pool != pool) or (seen.engine and engine and seen.engine != engine)
         if not moved or new.parsed is None:
             return Change(ChangeKind.NONE, Action.KEEP)
-        return classify(replace(new, pool=seen.pool, engine=seen.engine), replace(new, pool=pool, engine=self._engine))
+        return classify(replace(new, pool=seen.pool, engine=seen.engine), replace(new, pool=pool, engine=engine))
 
     def _parents(self, revision: Revision, *, deployed: bool) -> dict[TableName, tuple[str, ...]]:
         found = {}
@@ -465,6 +474,7 @@ def planning_context(
     answers: Mapping[str, str] = MappingProxyType({}),
     *,
     engine: str = "",
+    pools: Mapping[str, ObservedPool] = MappingProxyType({}),
     like: PlanningContext | None = None,
 ) -> PlanningContext:
     """Return the planning context of a project and its deployments, in time linear in tables and bindings.
@@ -474,6 +484,6 @@ def planning_context(
     declared = DeclaredTables(project, environment, like.declared if like else None)
     deployments = ObservedTables(declared, observed)
     revisions = TableRevisions(declared, deployments, parse_cache, like.revisions if like else None)
-    changes = TableChanges(declared, deployments, revisions, answers, engine)
+    changes = TableChanges(declared, deployments, revisions, answers, engine, pools=pools)
     bindings = TableBindings(declared, deployments, revisions, changes)
     return PlanningContext(declared, deployments, revisions, changes, bindings)

@@ -13,7 +13,7 @@ from core.changes.revision_diff import RATE_LIMITS
 from core.model.actions import FORKS, Action, StepKind, Strategy
 from core.model.names import TableName, physical_name
 from core.model.table_formats import table_format
-from core.observed.planner_input import SourceTable
+from core.observed.planner_input import ObservedPool, SourceTable
 from core.observed.table_statistics import Headroom
 from core.plan.model import Guard, PlanNode, PlanRefusal, Retention, RetentionKind, Step
 from core.plan.request import EARLIEST, PlanRequest
@@ -51,6 +51,8 @@ class GuardInput:
     """For a promotion, the serving tables of its source."""
     topics_rewritten: tuple[TableName, ...] = ()
     """Tables whose rebuild writes the messages of an existing topic again, sorted."""
+    pools: Mapping[str, ObservedPool] = field(default_factory=dict)
+    """What is known of each of several pools, by name."""
 
     @cached_property
     def rebuilt(self) -> tuple[PlanNode, ...]:
@@ -125,6 +127,7 @@ def judge_plan(
     source: Mapping[TableName, SourceTable] = MappingProxyType({}),
     answers: Mapping[str, str] = MappingProxyType({}),
     topics_rewritten: Iterable[TableName] = (),
+    pools: Mapping[str, ObservedPool] = MappingProxyType({}),
 ) -> GuardVerdicts:
     """Apply all guards to a plan's nodes and steps, under the policy and the declared protections."""
     case = GuardInput(
@@ -137,6 +140,7 @@ def judge_plan(
         headroom=headroom,
         source=source,
         topics_rewritten=tuple(sorted(topics_rewritten)),
+        pools=pools,
     )
     inputs = judge_topics(declared, nodes, answers), judge_folders(declared, nodes, answers)
     found = (_checkpoints(case), _views(case), _readers(case), _rates(case), *_in_place(case), *_promotion(case))
@@ -429,16 +433,27 @@ def _pools(case: GuardInput, begun: Sequence[PlanNode]) -> Guard:
         return Guard.of("pool", OK, GuardFinding.POOL_UNCHANGED.of(pool=names))
     left = Counter(case.pool_now(node.table) for node in moved)
     grows, found = GuardFinding.POOL_GROWS_FOR_BOTH if case.rebuilt else GuardFinding.POOL_GROWS, []
+    denied: list[Finding] = []
     for pool in case.declared.environment.pools:
         if not more[pool.name]:
             continue
         found.append(grows.of(statements=more[pool.name], pool=pool.name))
         after = case.queries_by_pool[pool.name] + more[pool.name] - left[pool.name]
-        if pool.statements is not None and after > pool.statements:
-            full = GuardFinding.POOL_AT_CAPACITY.of(
-                found=found[-1], statements=after, pool=pool.name, most=pool.statements
+        seen = case.pools.get(pool.name)
+        if seen is not None and seen.cordoned:
+            # A version that served before goes back to where it was.
+            new = [each.table for each in (*begun, *moved) if each.action is not Action.ROLLBACK]
+            taken = tuple(table for table in new if case.declared.pool_of(table).name == pool.name)
+            denied += [GuardFinding.POOL_CORDONED.of(tables=taken, pool=pool.name)] if taken else []
+        elif pool.statements is not None and after > pool.statements:
+            denied.append(
+                GuardFinding.POOL_AT_CAPACITY.of(
+                    found=found[-1], statements=after, pool=pool.name, most=pool.statements
+                )
             )
-            return Guard.of("pool", DENY, full)
+    if denied:
+        all_of_them = GuardFinding.POOLS_REFUSE.of(reasons=tuple(denied))
+        return Guard.of("pool", DENY, denied[0] if len(denied) == 1 else all_of_them)
     together, most = GuardFinding.POOLS_GROW.of(pools=tuple(found)), case.policy.max_statements
     after = case.queries + len(begun)
     if most is not None and after > most:

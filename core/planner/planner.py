@@ -7,7 +7,7 @@ from types import MappingProxyType
 from core.changes.spark_questions_and_answers import AnalysisQuestion
 from core.model.errors import UsageError
 from core.model.names import TableName
-from core.observed.planner_input import ObservedDeployment, SourceTable, StepDurations
+from core.observed.planner_input import ObservedDeployment, ObservedPool, SourceTable, StepDurations
 from core.observed.table_statistics import Headroom
 from core.plan.codec import plan_hash
 from core.plan.model import PLANNER_VERSION, Plan
@@ -48,6 +48,7 @@ def make_plan(
     headroom: Headroom | None = None,
     durations: StepDurations = MappingProxyType({}),
     source: Mapping[TableName, SourceTable] = MappingProxyType({}),
+    pools: Mapping[str, ObservedPool] = MappingProxyType({}),
 ) -> Plan:
     """Return the plan for a request; a plan with `refusals` has no steps.
 
@@ -56,7 +57,8 @@ def make_plan(
     only make a change more severe, and to the topics that the agent has seen. `policy` is the recorded policy; without
     it, the declared policy applies. `headroom` contains measurements of disk and pool, and `durations` the measured
     durations of steps in earlier runs. `source` contains the serving tables of the environment from which the request
-    promotes revisions. `parse_cache` only saves time. Time is linear in tables and reads.
+    promotes revisions, and `pools` what is known of each of several pools. `parse_cache` only saves time. Time is
+    linear in tables and reads.
     """
     if environment not in project.environments:
         raise UsageError(
@@ -77,14 +79,8 @@ def make_plan(
             broken_files.refuse_broken_request(project, request)
         else:
             project = broken_files.with_deployed_revisions(project, observed, parse_cache)
-    context = planning_context(
-        project,
-        project.environments[environment],
-        observed,
-        parse_cache,
-        answers,
-        engine=headroom.engine,
-    )
+    here = project.environments[environment]
+    context = planning_context(project, here, observed, parse_cache, answers, engine=headroom.engine, pools=pools)
     declared = context.declared.environment.declared_policy(
         t for t, found in project.tables.items() if found.settings.protect
     )
@@ -93,7 +89,7 @@ def make_plan(
     draft = _BODIES[request.verb](context, scope)
     if has_errors:
         broken_files.refuse_broken_plan(context, scope, draft)
-    sealed = _sealed(context, scope, draft, answers, policy=policy, headroom=headroom, source=source)
+    sealed = _sealed(context, scope, draft, answers, policy=policy, headroom=headroom, source=source, pools=pools)
     return _predicted(context, sealed, headroom.engine, durations) if sealed.steps else sealed
 
 
@@ -152,6 +148,7 @@ def _sealed(
     policy: Policy,
     headroom: Headroom,
     source: Mapping[TableName, SourceTable],
+    pools: Mapping[str, ObservedPool],
 ) -> Plan:
     again = PlanWarningKind.WRITTEN_AGAIN.code
     verdicts = judge_plan(
@@ -164,6 +161,7 @@ def _sealed(
         headroom=headroom,
         answers=answers,
         source=source,
+        pools=pools,
         topics_rewritten=[TableName(warning.table) for warning in draft.warnings if warning.kind == again],
     )
     promotion = promotion_refusals(context, scope.request, draft.nodes, source)

@@ -6,6 +6,7 @@ from typing import TypeVar
 
 from core.lineage.table_graph import TableEdge, TableGraph, edges_of, reach
 from core.model.names import TableName
+from core.model.states import AT_REST
 from core.plan.model import PlanRefusal, PlanWarning
 from core.plan.request import BY_NAME, CHILDREN, PlanRequest
 from core.planner.context import DeclaredTables, ObservedTables, PlanningContext, TableBindings
@@ -113,6 +114,7 @@ def resolve_scope(request: PlanRequest, context: PlanningContext) -> PlanScope:
             *_warnings_of_gone(request, context.declared, context.observed),
             *_warnings_of_settings(request, context.declared.environment.name),
             *_warnings_of_old_texts(request),
+            *_warnings_of_drain(request, context),
         ),
     )
 
@@ -268,6 +270,20 @@ def _warnings_of_old_texts(request: PlanRequest) -> Iterator[PlanWarning]:
         yield PlanWarning.of("", PlanWarningKind.PROMOTED.of(source=request.promoted_from))
     if request.undoes:
         yield PlanWarning.of("", PlanWarningKind.PLANNED_WITH_OLD_TEXTS.of(plan=request.undoes[:12]))
+
+
+def _warnings_of_drain(request: PlanRequest, context: PlanningContext) -> Iterator[PlanWarning]:
+    pool = request.drains
+    if not pool:
+        return
+    yield PlanWarning.of("", PlanWarningKind.CORDONS.of(pool=pool))
+    yield PlanWarning.of("", PlanWarningKind.FILES_NAME_POOL.of(pool=pool, tables=request.tables))
+    if request.lost:
+        yield PlanWarning.of("", PlanWarningKind.STATED_GONE.of(pool=pool))
+    for table, seen in context.observed.deployments.items():
+        is_here = seen.version and context.declared.environment.pool_holding(seen.pool).name == pool
+        if is_here and table not in request.tables and seen.state in AT_REST:
+            yield PlanWarning.of(table, PlanWarningKind.STAYS_IN_POOL.of(state=seen.state, pool=pool))
 
 
 def _unknown(noun: str, name: str, known: Collection[str]) -> PlanRefusal:

@@ -215,7 +215,8 @@ def _planned(
     engine: str,
     durations: StepDurations,
 ) -> tuple[tuple[PlanNode, ...], PlanRefusal | None]:
-    other = planning_context(project, context.declared.environment, observed, ParseCache(), engine=engine, like=context)
+    here, pools = context.declared.environment, context.changes.pools_seen
+    other = planning_context(project, here, observed, ParseCache(), engine=engine, pools=pools, like=context)
     scope = resolve_scope(request, other)
     body = deploy_body(other, scope, with_steps=bool(durations))
     refusals = (*scope.refusals, *body.refusals)
@@ -241,6 +242,11 @@ def _with_old_texts(context: PlanningContext, edited: Iterable[PlanNode]) -> Pro
             settings=old.settings,
         )
     return replace(project, tables=tables)
+
+
+def _engine_then(context: PlanningContext, table: TableName, engine: str) -> str:
+    """Return the Spark version with which a declared table's statement runs after the plan; empty if unknown."""
+    return context.changes.engine_of(table) if context.declared.environment.named_pools else engine
 
 
 def _afterwards(
@@ -270,6 +276,6 @@ def _afterwards(
                     begun=True,
                     orphan_versions=(),
                     pool=recorded_pool(context.declared.pool_of(node.table)) if seen.pool is not None else None,
-                    engine=engine or seen.engine,
+                    engine=_engine_then(context, node.table, engine) or seen.engine,
                 )
     return found

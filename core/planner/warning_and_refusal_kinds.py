@@ -180,6 +180,16 @@ class PlanWarningKind(FactKind):
         "them"
     )
     POOL_NOT_HERE = "names the pool {pool}, but {environment} has only one, {only}, in which it runs"
+    CORDONS = "applying this plan cordons {pool}: it takes no new statements until headgate pool uncordon {pool}"
+    FILES_NAME_POOL = (
+        "write the new pools into the yml of {tables:few} before their next plan, which is denied otherwise while "
+        "{pool} is cordoned"
+    )
+    STATED_GONE = (
+        "whoever applies this plan states that nothing runs in {pool} any more: if a query goes on there, two queries "
+        "write one table, and rows are lost or doubled"
+    )
+    STAYS_IN_POOL = "is {state} and stays in {pool}, where it cannot be started while that is cordoned"
     FILES_DIFFER = "the files of {tables} hold other texts: the next deploy brings them back"
     ENVIRONMENT_CHANGED = (
         "its environment changed ({change}), but it is not part of the request: it stays on its deployed revision"
@@ -544,6 +554,11 @@ class GuardFinding(FactKind):
         "{found}: that makes {statements} there, and {pool} takes {most:statement}",
         "plan fewer tables at once, name another pool in their yml, or raise statements: of {pool} in headgate.yml",
     )
+    POOL_CORDONED = (
+        "{tables:few} would start in {pool}, which is cordoned and takes no new statements",
+        "name another pool in their yml, or headgate pool uncordon {pool}",
+    )
+    POOLS_REFUSE = "{reasons:;}", "name other pools in their yml, uncordon pools, or raise statements: in headgate.yml"
     POOLS_GROW = "{pools:;}"
     RUN_IN = "{tables:few} {tables:runs/run} in {pool}"
     POOL_LOAD_UNKNOWN = "{found}; the pool's load is unknown"

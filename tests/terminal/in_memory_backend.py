@@ -271,6 +271,10 @@ class FakeBackend:
         self.calls.append(("promote", words, source))
         return "7f3a" * 16
 
+    def drain(self, pool: str, to: str = "") -> str:
+        self.calls.append(("drain", pool, to))
+        return "7f3a" * 16
+
     def environment_diff(self, source: str, words: Sequence[str]) -> tuple[str, ...]:
         return (f"TABLE        {source.upper()}  HERE", "order_items  v2   v1", "", "1 table differs, 0 the same")
 

@@ -178,6 +178,11 @@ class AgentCommands:
         found = self._client.call("lock", line=equivalent_command(self._place, "lock"))
         return bool(found.get("changed")), bool(found.get("protected", True))
 
+    def cordon_pool(self, name: str, *, cordons: bool) -> bool:
+        """Let a pool take no new statements or, if not `cordons`, take them again. Returns False if that was so."""
+        line = equivalent_command(self._place, "pool", "cordon" if cordons else "uncordon", name)
+        return bool(self._client.call("cordon_pool", {"id": name, "cordons": cordons}, line=line).get("changed"))
+
     def refuse_early(self, op: str, act: str = "") -> None:
         """Raise the agent's refusal if this user may not use the command `op` at all, such as in a locked environment.
 

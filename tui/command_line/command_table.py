@@ -112,6 +112,12 @@ POOL_SUBCOMMANDS = (
                    arguments.nothing),
     SubcommandSpec("show", "Show a pool: address, session, statements, last words.", "headgate pool show large",
                    arguments.pool_show),
+    SubcommandSpec("drain", "Plan to move every statement of a pool to others.",
+                   "headgate pool drain small\nheadgate pool drain small --to large", plan_arguments.pool_drain),
+    SubcommandSpec("cordon", "Let a pool take no new statements; what runs there goes on.",
+                   "headgate pool cordon small", arguments.pool_show),
+    SubcommandSpec("uncordon", "Let a pool take new statements again.", "headgate pool uncordon small",
+                   arguments.pool_show),
 )  # fmt: skip
 
 DEMO_SUBCOMMANDS = (
@@ -297,9 +303,9 @@ COMMAND_SPECS = (
                 "headgate down\nheadgate down --purge --confirm pizzeria", "console_up_down:down", arguments.down),
     CommandSpec("env", HOUSE, "List the environments: agent, pool, faults, freeze, age, names, data.",
                 "headgate env\nheadgate env --json", "env:env", arguments.nothing),
-    CommandSpec("pool", HOUSE, "Show the pools of an environment, and what runs in each.",
-                "headgate pool list\nheadgate pool show large", "pool:pool", arguments.nothing,
-                subcommands=POOL_SUBCOMMANDS),
+    CommandSpec("pool", HOUSE, "Show the pools of an environment, or move statements out of one.",
+                "headgate pool list\nheadgate pool show large\nheadgate pool drain small",
+                "pool:pool", arguments.nothing, subcommands=POOL_SUBCOMMANDS),
     CommandSpec("unlock", HOUSE, "Unlock a protected environment for yourself, for a limited time.",
                 "headgate unlock 30m OPS-1234 --env prod", "unlock_lock:unlock", arguments.unlock),
     CommandSpec("lock", HOUSE, "End your unlock of a protected environment.", "headgate lock --env prod",

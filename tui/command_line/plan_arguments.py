@@ -81,6 +81,14 @@ def promote(parser: CommandParser) -> None:
     _handed_over(parser)
 
 
+def pool_drain(parser: CommandParser) -> None:
+    parser.add_argument("name", metavar="NAME", help="the pool to empty")
+    parser.add_argument("--to", metavar="NAME", help="where its statements go (where most room is left)")
+    parser.add_argument("--lost", action="store_true", help="state that nothing runs there, if nobody can be asked")
+    parser.set_defaults(observed=None)
+    _handed_over(parser)
+
+
 class _Target(argparse.Action):
     """Stores the environment of `--to` as `target`, and as `env`, which selects it."""
 

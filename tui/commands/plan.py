@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from core.project.model import Project
     from core.project_reader.git_comparison import GitComparison
     from tui.project_folder.project_folder_reader import ProjectDeclaration
+    from tui.services.pool_drain import PlannedDrain
     from tui.services.promotion import Promotion
 
 _UNSUBMITTED = "no agent is running: the plan was computed but not submitted"
@@ -109,6 +110,14 @@ def promote(context: CommandContext) -> int:
         return _plan(context, found)
 
 
+def drain(context: CommandContext) -> int:
+    """Plan the moves that empty a pool, print the plan, and submit it if an agent is running."""
+    args = context.args
+    asked = PlanRequest(drains=args.name, drains_to=args.to or "", lost=args.lost)
+    with rare_garbage_collection():
+        return _plan(context, context.operations.drain(asked))
+
+
 def _revalued(tables: Sequence[TableName], environment: str) -> str:
     named = ", ".join(tables[:3]) + (f" and {len(tables) - 3} more" if len(tables) > 3 else "")
     words = f"{named} {'runs' if len(tables) == 1 else 'run'} with other values of variables"
@@ -117,7 +126,7 @@ def _revalued(tables: Sequence[TableName], environment: str) -> str:
     return f"{words} than headgate.yml now gives {environment}, which no promotion deploys: {remedy}"
 
 
-def _plan(context: CommandContext, promotion: "Promotion | None" = None) -> int:
+def _plan(context: CommandContext, promotion: "Promotion | PlannedDrain | None" = None) -> int:
     args, output, operations = context.args, context.output, context.operations
     refuse_two_forms(context)
     undo = operations.undo(args.undone, children=args.children, rebuild=args.rebuild) if _undoes(args) else None
@@ -166,7 +175,7 @@ def _plan(context: CommandContext, promotion: "Promotion | None" = None) -> int:
     if output.as_json:
         output.data(_as_json(found, submitted))
     else:
-        # A promotion and an undo plan deployed texts, not files.
+        # A promotion, a drain and an undo plan deployed texts, not files.
         problems = () if promotion or _undoes(args) else declared.problems
         warnings = [problem for problem in problems if problem.severity is Severity.WARNING]
         _print(context, warnings, found, submitted)

@@ -35,12 +35,18 @@ class _PoolUse:
 
 
 def pool(context: CommandContext) -> int:
-    """List the pools as last recorded in the ledger, or show one of them."""
+    """List the pools as last recorded in the ledger, show, cordon or uncordon one of them, or plan to drain it."""
     if not has_ledger(context.place):
         raise Refused(f"{context.place.title} was never started here", remedy=f"start it: {context.place.up}")
     snapshot = context.operations.snapshot()
     if snapshot.facts is None:
         raise Refused(snapshot.problem, remedy=snapshot.remedy)
+    if context.args.subcommand == "drain":
+        from tui.commands.plan import drain
+
+        return drain(context)
+    if context.args.subcommand in ("cordon", "uncordon"):
+        return _cordon(context, pool_named(snapshot.facts, context.args.name).name)
     recorded = context.operations.reader.recorded_pools()
     lines = [line for line in snapshot.statements if not line.external]
     uses = [
@@ -53,6 +59,15 @@ def pool(context: CommandContext) -> int:
     return _list(context, uses, snapshot.facts)
 
 
+def _cordon(context: CommandContext, name: str) -> int:
+    cordons = context.args.subcommand == "cordon"
+    changed = context.operations.agent.cordon_pool(name, cordons=cordons)
+    now = "takes no new statements" if cordons else "takes new statements"
+    words = f"{name} {now}" if changed else f"{name} {now} already"
+    context.answer({"pool": name, "cordoned": cordons, "changed": changed}, words)
+    return 0
+
+
 def _list(context: CommandContext, uses: list[_PoolUse], facts: EnvironmentRow) -> int:
     if context.output.as_json:
         context.document("headgate.pools/1", pools=[_as_json(use) for use in uses])
@@ -60,7 +75,7 @@ def _list(context: CommandContext, uses: list[_PoolUse], facts: EnvironmentRow) 
     head = ("POOL", "STATE", "KIND", "WANTED", "RUNNING", "FAILED", "MOST", "ADDRESS")
     rows = [
         (
-            use.row.name, use.row.state, _kind(use.row), str(use.wanted), str(use.running), str(use.failed),
+            use.row.name, _state(use.row), _kind(use.row), str(use.wanted), str(use.running), str(use.failed),
             str(use.row.most or ""), _address(use.row),
         )
         for use in uses
@@ -80,11 +95,14 @@ def _show(context: CommandContext, use: _PoolUse) -> int:
     if context.output.as_json:
         context.document("headgate.pool/1", **_as_json(use), runs=[_query(line) for line in use.statements])
         return 0
+    cordoned = f"by {row.cordoned_by}, {clock(row.cordoned_at)}: takes no new statements" if row.cordoned_at else ""
     began = f", since {clock(row.began_at)}" if row.began_at is not None else ""
     capacity = f" of at most {use.row.most}" if use.row.most is not None else ""
     facts = [
         ("state", row.state + (f": {row.detail}" if row.detail else "")),
+        ("cordoned", cordoned),
         ("kind", _kind(row)),
+        ("spark", row.engine),
         ("address", _address(row)),
         ("server", f"{counted(declared.cores, 'core')}, {declared.memory}" if declared and not declared.url else ""),
         ("session", f"{row.session_id}, the {row.generation}. of this pool{began}" if row.session_id else "none"),
@@ -101,6 +119,10 @@ def _show(context: CommandContext, use: _PoolUse) -> int:
 
 def _query(line: StatementLine) -> dict[str, Any]:
     return {"statement": f"{line.table}@v{line.version}", "state": line.state, "wanted": line.wanted}
+
+
+def _state(row: PoolRow) -> str:
+    return f"{row.state}, cordoned" if row.cordoned_at is not None else row.state
 
 
 def _kind(row: PoolRow) -> str:
@@ -120,6 +142,9 @@ def _as_json(use: _PoolUse) -> dict[str, Any]:
         "default": row.n == 0,
         "state": row.state,
         "detail": row.detail,
+        "cordoned_at": row.cordoned_at,
+        "cordoned_by": row.cordoned_by or None,
+        "spark": row.engine or None,
         "kind": _kind(row),
         "address": _address(row),
         "cores": declared.cores if declared is not None and not declared.url else None,

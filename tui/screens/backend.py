@@ -367,6 +367,14 @@ class ConsoleBackend:
             raise Refused(f"nothing to do: {here} runs {what} as {source} does", remedy=f":diff {source} compares them")
         return submitted.plan.hash
 
+    def drain(self, pool: str, to: str = "") -> str:
+        """Submit a plan that moves all statements of a pool to others, or to the pool `to`; return the plan's hash.
+
+        Raises Refused, with every reason, if the pool cannot be drained.
+        """
+        found = self._service.drain(PlanRequest(drains=pool, drains_to=to))
+        return self._service.submit(found.request, declared=found.declared).plan.hash
+
     # Reports, as lines of text.
 
     def environment_diff(self, source: str, words: Sequence[str]) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ RETAIN = "--retain"
 CLOSE = "--close"
 FROM = "--from"
 ALL = "--all"
+TO = "--to"
 
 
 def run_command(screen: StatementActionsScreen, text: str) -> None:
@@ -72,8 +73,8 @@ def run_command(screen: StatementActionsScreen, text: str) -> None:
             _unlock(screen, rest)
         case "lock":
             _lock(screen)
-        case "promote":
-            _promote(screen, rest.split())
+        case "promote" | "drain":
+            (_promote if word == "promote" else _drain)(screen, rest.split())
         case "diff":
             _diff(screen, rest.split())
         case "schema":
@@ -155,6 +156,16 @@ def _promote(screen: StatementActionsScreen, words: list[str]) -> None:
     backend, here = screen.state.backend, screen.state.identity.environment
     what = f"the promotion of {', '.join(tables) or 'everything'} from {source[0]} to {here}"
     _planned(screen, lambda: backend.promote(tables, source[0]), "promote", what)
+
+
+def _drain(screen: StatementActionsScreen, words: list[str]) -> None:
+    """Plan to move all statements of a pool to others."""
+    to = words[2] if len(words) == 3 and words[1] == TO else ""
+    if not words or len(words) != (3 if to else 1):
+        screen.state.notify("drain: name a pool: :drain POOL, or :drain POOL --to POOL", Tone.CHANGING)
+        return
+    backend, pool = screen.state.backend, words[0]
+    _planned(screen, lambda: backend.drain(pool, to), "drain", f"the drain of the pool {pool}")
 
 
 def _diff(screen: StatementActionsScreen, words: Sequence[str]) -> None:

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from tui.presentation.reports.schema_history import SchemaHistory
     from tui.services import follow_up_plans
     from tui.services.plan_submission import SubmittedPlan
+    from tui.services.pool_drain import PlannedDrain
     from tui.services.promotion import Promotion
 
 _OF_RUNS = ("rollback", "retire")
@@ -459,6 +460,16 @@ class EnvironmentService:
                 replace(asked, tables=named), declared, facts, source=there, target=target, place=self.place
             )
 
+    def drain(self, asked: "PlanRequest") -> "PlannedDrain":
+        """Return the drain that a request describes, with the project for which to plan it.
+
+        Raises UsageError for an unknown pool, and Refused with every reason if the pool cannot be drained.
+        """
+        from tui.services.pool_drain import planned_drain
+
+        declared, facts = self.projects.read_sound_tables(), self.projects.parse_cache
+        return planned_drain(asked, declared, facts, reader=self.reader, place=self.place)
+
     def schema(self, word: str) -> "SchemaHistory":
         """Return the columns of a table in each of its versions. Raises UsageError for an unknown table."""
         from tui.services.table_schemas import schema_history
@@ -495,7 +506,9 @@ class EnvironmentService:
         follow_up_plans.refuse_not_continuable(run)
         row = find_plan_row(self.reader, run.plan_hash)
         plan = plan_of_row(row)
-        of_files = plan.request.verb == "deploy" and not (plan.request.undoes or plan.request.promoted_from)
+        of_files = plan.request.verb == "deploy" and not (
+            plan.request.undoes or plan.request.promoted_from or plan.request.drains
+        )
         if run.state != "failed" or not of_files:
             return None
         if follow_up_plans.same_files(row, self.projects.texts()):

@@ -102,6 +102,7 @@ def compute(
         headroom=known.headroom,
         durations=known.durations,
         source=known.source,
+        pools=known.pools,
     )
     _refuse_wrong_columns(plan, project, facts)
     return plan
@@ -313,7 +314,8 @@ def _moved(before: PlannerInput, now: PlannerInput) -> bool:
     """
 
     def weighed(one: PlannerInput) -> tuple[object, ...]:
-        return one.observed, one.answers, one.policy, one.source, one.headroom.engine if one.headroom else ""
+        engine = one.headroom.engine if one.headroom else ""
+        return one.observed, one.answers, one.policy, one.source, engine, one.pools
 
     return weighed(before) != weighed(now)
 

@@ -46,12 +46,15 @@ def planner_input(reader: "LedgerReader", source: "LedgerReader | None" = None) 
         from state.promotion_source import observe_source
 
         return replace(planner_input(reader), source=observe_source(source))
+    from state.planner_input_from_registry import observe_pools
+
     return PlannerInput(
         observe(reader),
         reader.spark_analyses(),
         reader.headroom(),
         reader.recorded_policy(),
         reader.step_durations(),
+        pools=observe_pools(reader.facts()),
     )
 
 

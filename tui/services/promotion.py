@@ -113,7 +113,7 @@ def plan_promotion(
         more = f", and {len(refusals) - 1} more" if len(refusals) > 1 else ""
         raise Refused(f"{refusals[0].summary}{more}", remedy=str(refusals[0].remedy))
     project = declared_as_deployed({**here, **{t: there[t] for t in chosen}}, declared, parse_cache, place.environment)
-    _refuse_unfit(project, chosen, place.environment, asked.promoted_from)
+    refuse_unfit(project, chosen, place.environment, asked.promoted_from)
     same = (wide - named - differs) | revalued
     return Promotion(request, project, tables, tuple(sorted(same)), tuple(sorted(revalued)))
 
@@ -126,7 +126,7 @@ def _revalued(
     return {t for t in tables if any(values.get(name) != value for name, value in here[t].texts.variables)}
 
 
-def _refuse_unfit(declared: ProjectDeclaration, chosen: Iterable[TableName], target: str, source: str) -> None:
+def refuse_unfit(declared: ProjectDeclaration, chosen: Iterable[TableName], target: str, source: str) -> None:
     """Raise Refused for the first promoted table whose texts are not valid with the present headgate.yml.
 
     The errors have no place in a file, because the texts are those of the ledger.

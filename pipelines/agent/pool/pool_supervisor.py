@@ -392,6 +392,12 @@ class PoolSupervisor:
             self._restored = attached
             self._events.end_outage()
             self._record_answering()
+            self._record_engine(attached)
+
+    def _record_engine(self, attached: "SparkConnection") -> None:
+        # Plans of a move compare the versions of both pools; without it, the old one stays.
+        with suppress(HeadgateError):
+            self._put(engine=attached.call(READ_CALL_S, attached.analysis.engine))
 
     def _registered_application(self) -> str | None:
         # Without a filled catalog, the server may still be starting.

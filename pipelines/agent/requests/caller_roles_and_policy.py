@@ -55,6 +55,7 @@ REQUIRED_ROLES = {
     "apply": (OPERATE, "apply plans"),
     "run": (OPERATE, "continue a run, retry, skip or let it swap"),
     "close_ticket": (OPERATE, "close tickets"),
+    "cordon_pool": (OPERATE, "cordon pools"),
     "adopt": (OPERATE, "adopt the environment"),
     "start_pool": (OPERATE, "start the pool"),
     "exit": (OPERATE, "stop the agent"),
@@ -64,7 +65,7 @@ REQUIRED_ROLES = {
 }
 """Role that each command requires, with a description of the action. Commands that are not listed require no role."""
 
-READ_ONLY = frozenset(("start", "restart", "stage", "apply", "run", "close_ticket", "adopt"))
+READ_ONLY = frozenset(("start", "restart", "stage", "apply", "run", "close_ticket", "cordon_pool", "adopt"))
 """Commands that a read-only environment refuses. `run` is refused only for the actions that continue a run.
 
 Plans, approvals and policies are accepted: they change nothing by themselves, or need another login. So are

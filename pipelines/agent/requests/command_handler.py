@@ -107,6 +107,7 @@ class CommandHandler:
             "apply": self._plans.apply,
             "run": self._run,
             "close_ticket": self._close_ticket,
+            "cordon_pool": self._cordon_pool,
             "stage": self._stage,
             "unstage": self._unstage,
             "peek": self._peek,
@@ -244,6 +245,20 @@ class CommandHandler:
             summary = f"{reader} has moved from {ticket.old}: its ticket was closed by {caller.name}"
             self._agent.record_completed_change(EventKind.TICKET, summary, about=(ticket.table, ticket.version))
         return {"run": run_id, "reader": reader, "closed": closed}
+
+    def _cordon_pool(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
+        """Let a pool take no new statements, or take them again; what is in it goes on."""
+        pool, takes_none = self._agent.pools.named(str(args.get("id", ""))), bool(args.get("cordons"))
+        if not self._agent.pools.are_several:
+            remedy = "stop statements: headgate stop TABLE, or protect the environment: headgate help policy"
+            raise Refused("an environment with one pool has no other for new statements", remedy=remedy)
+        now = self._agent.clock()
+        changed = self._agent.ledger.cordon_pool(pool.name, now if takes_none else None, caller.name)
+        if changed:
+            said = "takes no new statements" if takes_none else "takes new statements again"
+            summary = f"the pool {pool.name} {said}: {'' if takes_none else 'un'}cordoned by {caller.name}"
+            self._agent.record_completed_change(EventKind.POOL, summary)
+        return {"pool": pool.name, "cordoned": takes_none, "changed": changed}
 
     def _acknowledge(self, caller: Caller, row: RunRow) -> dict[str, Any]:
         # Consoles no longer show an acknowledged failure in their first line.

@@ -39,12 +39,13 @@ from core.text.wording import counted
 from pipelines.agent.context import AgentContext
 from pipelines.agent.identity.foreign_names import refuse_edited_environment, refuse_names_of_others
 from pipelines.agent.requests.caller_roles_and_policy import require_confirmation
+from pipelines.agent.requests.pool_drains import PoolDrains
 from pipelines.agent.requests.socket_server import Caller
 from pipelines.agent.runs.run_driver import OpenRuns
 from pipelines.agent.tables.external_inputs import refuse_unlike_inputs
 from pipelines.storage.jar_store import JARS, JarStore
 from state.overlay_files import versions_read_by_overlays
-from state.planner_input_from_registry import observe
+from state.planner_input_from_registry import observe, observe_pools
 from state.plans import approvals_of_others, local_time, refuse_closed
 from state.promotion_source import observe_source, open_source
 from state.row_types import ApprovalRow, PlanRow
@@ -69,6 +70,7 @@ class SubmittedPlans:
         self._agent = agent
         self._runs = runs
         self._facts = ParseCache()
+        self._drains = PoolDrains(agent)
 
     def submit(self, caller: Caller, args: Mapping[str, Any]) -> dict[str, Any]:
         """Compute the plan from the caller's files and the agent's observations; store it if its hash is the caller's.
@@ -101,6 +103,7 @@ class SubmittedPlans:
             first = plan.refusals[0]
             raise Refused(str(first.summary), remedy=str(first.remedy))
         refuse_not_executable(plan)
+        self._drains.refuse(plan)
         self._refuse_without_connector(project, plan)
         refuse_unlike_inputs(self._agent, project, plan)
         self._store_jars(project, plan, str(args.get("folder") or ""))
@@ -150,6 +153,8 @@ class SubmittedPlans:
         # Announced before the plan is compared, so that every later stop counts as a stop during the run.
         serial = self._agent.locks.announce_start()
         self._refuse_stale(plan)
+        self._drains.refuse(plan)
+        self._drains.refuse_cordoned(plan)
         require_confirmation(confirmation_for_plan(plan), confirm)
         return self._begin(caller, plan, now, serial)
 
@@ -163,8 +168,9 @@ class SubmittedPlans:
         while True:
             run = _first_record(self._agent.run_id(plan.hash), plan, caller, now, serial)
             with suppress(RunIdTaken):
-                self._agent.ledger.apply_plan(plan.hash, run, touched, upstream, now=now)
+                self._agent.ledger.apply_plan(plan.hash, run, touched, upstream, now=now, cordons=plan.request.drains)
                 break
+        self._drains.record(caller.name, plan, run.id)
         self._runs.drive(run.id)
         try:
             self._unstage(caller.name, touched)
@@ -256,6 +262,7 @@ class SubmittedPlans:
             headroom=self._agent.ledger.headroom(),
             durations=self._agent.ledger.step_durations(),
             source=source,
+            pools=observe_pools(self._agent.ledger.facts()),
         )
         self._facts.take_fresh()
         return plan
@@ -317,7 +324,8 @@ class SubmittedPlans:
     ) -> dict[str, Any]:
         body, texts = canonical_text(plan_as_json(plan)), json.dumps(args.get("texts") or {})
         expires = made_at + self._expires_s
-        of_files = args.get("plan") is None and not (plan.request.undoes or plan.request.promoted_from)
+        asked = plan.request
+        of_files = args.get("plan") is None and not (asked.undoes or asked.promoted_from or asked.drains)
         folder = str(args.get("folder") or "") if of_files else ""
         new = PlanRow(
             plan.hash,

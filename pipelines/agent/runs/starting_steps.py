@@ -13,12 +13,13 @@ from core.model.events import EventKind
 from core.model.names import query_name
 from core.model.states import AT_REST, State, WantedState
 from core.model.table_formats import table_format
+from core.observed.cluster import PoolGone
 from core.observed.versions import Deployment
 from core.plan.model import Step
 from core.ports.storage import FolderTaken
 from core.run.state_machine import GateOpened, GatePolled, RunEvidence, StepDone, StepFailed
 from core.sql.statement import read_log_start
-from core.text.sentence import Sentence
+from core.text.sentence import Fact, Sentence
 from pipelines.agent.context import READ_CALL_S, WRITE_CALL_S, AgentContext, AgentPool, PoolConnection
 from pipelines.agent.deployment_compiler import column_types, streamed_reads, tracks_schemas
 from pipelines.agent.runs.run_context import RunContext
@@ -151,7 +152,8 @@ def _leave_pool(run: RunContext, deployment: Deployment, to: AgentPool) -> None:
     """Stop a version that moves to another pool, and prove that its query is gone from the old one.
 
     Until the ledger names the new pool, in one write after this, whoever starts the version starts it in the old one.
-    Raises PoolUnreachable if the old pool does not answer, and TryAgain if the query is still there.
+    Raises PoolUnreachable if the old pool does not answer and is not known to be gone, and TryAgain if the query is
+    still there.
     """
     agent, old, name = run.agent, run.agent.pools.of(deployment), query_name(deployment.table, deployment.version)
     agent.faults.pass_by(f"move begins {deployment.table}")
@@ -162,13 +164,41 @@ def _leave_pool(run: RunContext, deployment: Deployment, to: AgentPool) -> None:
         pool = old.connection_for_stops()
         queries = pool.call(READ_CALL_S, pool.queries.active)
     except PoolUnreachable as error:
-        remedy = f"headgate pool show {old.name}; cancel the run to leave it there"
-        raise PoolUnreachable(f"{stays}, and {error.summary}", remedy=remedy) from error
+        gone = why_gone(run, old)
+        if gone is None:
+            remedy = f"headgate pool show {old.name}; cancel the run to leave it there"
+            raise PoolUnreachable(f"{stays}, and {error.summary}", remedy=remedy) from error
+        _refuse_commits(run, deployment, stays)
+        agent.faults.pass_by(f"move proved {deployment.table}")
+        summary = f"taken from the pool {old.name}, of which nothing runs: {gone}; it continues in {to.name}, by run"
+        agent.event(EventKind.STATE, f"{summary} {run.id}", about=(deployment.table, deployment.version), run=run.id)
+        return
     if any(each.active and (each.name == name or each.run_id == deployment.run_id) for each in queries):
         raise TryAgain(f"{stays}, and it still runs after its stop", remedy=f"headgate logs pool {old.name}")
     agent.faults.pass_by(f"move proved {deployment.table}")
     summary = f"stopped in the pool {old.name}, where its query is gone; it continues in {to.name}, by run {run.id}"
     agent.event(EventKind.STATE, summary, about=(deployment.table, deployment.version), run=run.id)
+
+
+def why_gone(run: RunContext, pool: AgentPool) -> Fact[PoolGone] | None:
+    """Return why nothing of a pool that cannot be asked runs any more; None if nobody knows."""
+    if not pool.client.holds_catalog:
+        return PoolGone.ENDED.of()
+    row, asked = run.agent.ledger.run(run.id), run.plan.request
+    if asked.lost and asked.drains == pool.name and row is not None:
+        return PoolGone.STATED.of(by=row.actor)
+    return None
+
+
+def _refuse_commits(run: RunContext, deployment: Deployment, stays: str) -> None:
+    """Raise TryAgain if the checkpoint shows a batch from after the run began, so that a query goes on somewhere."""
+    found, row = run.agent.files.read(deployment.checkpoint), run.agent.ledger.run(run.id)
+    if found is None or found.committed_at is None or row is None or found.committed_at <= row.started_at:
+        return
+    raise TryAgain(
+        f"{stays}, but batch {found.batch} was committed after the run began: a query goes on",
+        remedy="end the server of that pool where it runs, or cancel the run to leave the statement there",
+    )
 
 
 def begin_moved(run: RunContext, step: Step) -> Deployment | StepFailed:

@@ -353,6 +353,20 @@ def record_why_not_as_wanted(agent: AgentContext, deployment: Deployment, why: s
         agent.state_event(deployment, state, detail=why)
 
 
+def refuse_cordoned(agent: AgentContext, deployment: Deployment) -> None:
+    """Raise Refused if a statement that does not run is in a cordoned pool, which takes no new statements."""
+    if not agent.pools.are_several:
+        return
+    pool = agent.pools.of(deployment).name
+    row = agent.ledger.facts().pool_named(pool)
+    if row is not None and row.cordoned_at is not None:
+        raise Refused(
+            f"{query_name(deployment.table, deployment.version)} is in the pool {pool}, which takes no new statements: "
+            f"it was cordoned by {row.cordoned_by}",
+            remedy=f"name another pool in its yml and plan it, or headgate pool uncordon {pool}",
+        )
+
+
 def _refuse_other_python(agent: AgentContext, deployment: Deployment) -> None:
     # Local pools use the agent's Python, so only external pools are checked.
     runs_python = upsert_of(deployment) is not None or is_python_job(deployment.compiled)

@@ -31,7 +31,14 @@ from core.text.wording import counted
 from pipelines.agent.context import AgentContext
 from pipelines.agent.identity.registry_records import keep_record
 from pipelines.agent.statement_locks import Version
-from pipelines.agent.statements.deployment_lifecycle import mark_stopped, overtaken, refuse_start, start, stop
+from pipelines.agent.statements.deployment_lifecycle import (
+    mark_stopped,
+    overtaken,
+    refuse_cordoned,
+    refuse_start,
+    start,
+    stop,
+)
 from pipelines.spark_connect import call_deadlines
 from pipelines.spark_connect.call_deadlines import in_threads
 from state.emergency_journal import EmergencyJournal, JournalledStop
@@ -142,6 +149,8 @@ class StatementControl:
         with self._held(found, f"what {stamp.actor} has {done}") as deployment:
             runs = done is ActResult.STARTED and self._runs(deployment)
             rests = deployment.wanted == WantedState.STOPPED or agent.locks.has_unrecorded_stop(key)
+            if not runs and deployment.state in AT_REST:
+                refuse_cordoned(agent, deployment)
             before = agent.ledger.latest_command(name)
             if not agent.ledger.want_running(*key, stamp, TableAct(f"a {verb} by {stamp.actor}", stamp.at)):
                 raise overtaken(deployment)

@@ -261,6 +261,87 @@ def test_a_move_to_a_pool_that_would_refuse_the_start_stops_nothing(
     assert list(large.running) == ["b@v1"] and not large.stops
 
 
+LOST = replace(MOVE, children="none", drains="large", drains_to="small", lost=True)
+
+
+def test_a_statement_of_a_local_server_that_has_ended_moves_without_asking_it(
+    begun: AgentContext, small: ScriptedPool, large: ScriptedPool
+) -> None:
+    run_id = lane.submit(begun, moved(begun))
+    large.reachable, large.is_down = False, True
+    large.running.clear()
+    assert lane.drive(begun, run_id) == "done" and "b@v1" in small.running
+    said = (
+        "taken from the pool large, of which nothing runs: its server on this machine has ended; it continues in small"
+    )
+    assert [each.summary for each in begun.ledger.events() if each.summary.startswith(said)]
+
+
+@pytest.mark.parametrize("stated", [True, False])
+def test_a_statement_of_a_lost_pool_moves_only_if_somebody_states_that_nothing_runs_there(
+    stated: bool, begun: AgentContext, small: ScriptedPool, large: ScriptedPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_driver, "POOL_WAIT_S", 0.01)
+    run_id = lane.submit(begun, lane.plan(begun, files(), LOST if stated else MOVE))
+    large.reachable = False
+    assert lane.drive(begun, run_id) == ("done" if stated else "failed")
+    assert ("b@v1" in small.running) is stated
+    if not stated:
+        return
+    row = begun.ledger.run(run_id)
+    assert row is not None
+    said = f"of which nothing runs: {row.actor} has stated that nothing runs there any more; it continues in small"
+    assert any(said in each.summary for each in begun.ledger.events())
+    # The pool was not gone: its query is found and stopped as soon as it answers.
+    large.reachable = True
+    reconcile(begun, rounds(begun))
+    assert "b@v1" not in large.running and "b@v1" in small.running
+
+
+def test_a_statement_that_commits_after_it_was_said_to_be_gone_does_not_move(
+    begun: AgentContext, small: ScriptedPool, large: ScriptedPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_driver, "POOL_WAIT_S", 0.01)
+    run_id = lane.submit(begun, lane.plan(begun, files(), LOST))
+    large.reachable = False
+    row, read = begun.ledger.run(run_id), begun.files.read
+    assert row is not None
+
+    def goes_on(checkpoint: str) -> Any:
+        found = read(checkpoint)
+        return found and replace(found, committed_at=row.started_at + 1)
+
+    monkeypatch.setattr(begun.files, "read", goes_on)
+    assert lane.drive(begun, run_id) == "failed" and "b@v1" not in small.running
+    found = begun.ledger.run(run_id)
+    assert found is not None
+    (note,) = [step.note for step in found.steps if step.state == "failed"]
+    assert "was committed after the run began: a query goes on" in note
+
+
+def test_a_kill_at_every_point_of_a_move_from_a_lost_pool_leaves_one_query(
+    begun: AgentContext, small: ScriptedPool, large: ScriptedPool
+) -> None:
+    at, killed = 0, True
+    while killed:
+        at, killed = at + 1, False
+        run_id = lane.submit(begun, lane.plan(begun, files(), replace(LOST, nonce=next(NONCES))))
+        large.reachable, query = False, large.running.pop("b@v1")
+        watching = Watching(at, small, large)
+        try:
+            lane.drive(replace(begun, faults=watching), run_id)  # type: ignore[arg-type]  # Counts and kills.
+        except lane.Killed:
+            killed = True
+            reconcile(begun, rounds(begun), "small")
+            assert lane.drive(begun, run_id) == "done", watching.labels[-1]
+        settle(begun)
+        assert "b@v1" in small.running and not large.running
+        large.reachable = True
+        assert carried_out(begun, files(b="large"), again()) == "done"
+        assert list(large.running) == ["b@v1"] and query.name == "b@v1"
+    assert any(label.startswith("move proved") for label in watching.labels)
+
+
 class Watching(lane.KillAt):
     """Fault points that check at each that no statement runs in both pools, and may kill."""
 

@@ -143,6 +143,7 @@ COMMANDS: tuple[ColonCommand, ...] = (
     ColonCommand("env", ":env [NAME]", "Open an environment, or show it; `:env --close [NAME]` closes it here"),
     ColonCommand("diff", ":diff ENV [TABLE…]", "Compare an environment with this one: revisions, lag, promotion"),
     ColonCommand("promote", ":promote TABLE…|--all --from ENV", "Plan the revisions that run in ENV, and review it"),
+    ColonCommand("drain", ":drain POOL [--to POOL]", "Plan to move every statement of a pool to others, and review it"),
     ColonCommand("schema", ":schema [TABLE]", "Columns of a table in each version, their readers, what is compatible"),
     ColonCommand("quit", ":quit", "Leave the console"),
 )

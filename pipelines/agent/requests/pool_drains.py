@@ -1,0 +1,100 @@
+"""Checks of plans that drain a pool, and of plans that would start statements in a cordoned one."""
+
+import json
+from dataclasses import dataclass
+
+from core.model.actions import Action
+from core.model.errors import Refused, Stale
+from core.model.events import EventKind
+from core.observed.pool_drain import plan_drain
+from core.plan.codec import plan_from_json
+from core.plan.model import Plan, PlanNode
+from core.project.model import Settings
+from core.project_reader.table_yml import read_settings
+from pipelines.agent.context import AgentContext
+
+_STARTS = frozenset({Action.START, Action.RESUME, Action.RESTART, Action.REBUILD, Action.UNDELETE})
+
+_ANSWERS = frozenset({"up", "degraded", "starting"})
+"""States of a pool that can be asked, or soon can."""
+
+
+@dataclass(frozen=True, slots=True)
+class PoolDrains:
+    """Refuses drains that do not empty their pool, and records those that begin."""
+
+    agent: AgentContext
+
+    def refuse(self, plan: Plan) -> None:
+        """Raise Refused or Stale if a plan is a drain that would leave something running in its pool.
+
+        A drain of a lost pool is refused while the pool can be asked.
+        """
+        request = plan.request
+        if not request.drains:
+            return
+        pool = self.agent.pools.named(request.drains)
+        facts, deployments = self.agent.ledger.facts(), self.agent.ledger.deployments()
+        cordoned = {row.name for row in facts.pools if row.cordoned_at is not None}
+        environment = self.agent.layout.environment
+        found = plan_drain(environment, deployments, pool.name, to=request.drains_to, cordoned=cordoned)
+        if found.refusals:
+            why = "; ".join(map(str, found.refusals))
+            raise Refused(f"{pool.name} cannot be drained: {why}", remedy=str(found.refusals[0].remedy))
+        if others := sorted(found.moves.keys() - set(request.tables)):
+            raise Stale(f"{others[0]} runs in {pool.name} by now", remedy="plan the drain again")
+        for run in self.agent.ledger.open_runs():
+            if found_there := self._starts_in(run.plan_hash, pool.name):
+                raise Refused(
+                    f"run {run.id} starts {found_there[0].table} in {pool.name}",
+                    remedy=f"drain {pool.name} when that run has ended: headgate runs {run.id}",
+                )
+        row = facts.pool_named(pool.name)
+        state = row.state if row is not None else "up"
+        if request.lost and state in _ANSWERS:
+            remedy = f"headgate pool drain {pool.name}"
+            raise Refused(f"{pool.name} is {state}, so it can be asked: drain it without --lost", remedy=remedy)
+        if request.lost and pool.declared.url is None and pool.client.holds_catalog:
+            raise Refused(
+                f"the server of {pool.name} runs on this machine, so something may run there",
+                remedy=f"end it (its process id is in headgate pool show {pool.name}), and drain it without --lost",
+            )
+
+    def refuse_cordoned(self, plan: Plan) -> None:
+        """Raise Refused if a plan, made before a pool was cordoned, would start a statement there."""
+        if not self.agent.pools.are_several:
+            return
+        for row in self.agent.ledger.facts().pools:
+            if row.cordoned_at is None:
+                continue
+            for node in self._starting_in(plan, row.name):
+                there = self.agent.ledger.deployment(node.table, node.version)
+                if there is None or self.agent.pools.of(there).name != row.name:
+                    raise Refused(
+                        f"{node.table} would start in {row.name}, which was cordoned by {row.cordoned_by}",
+                        remedy=f"name another pool in its yml and plan again, or headgate pool uncordon {row.name}",
+                    )
+
+    def record(self, actor: str, plan: Plan, run: str) -> None:
+        """Record in events and audit that a run drains a pool, and what was stated about it."""
+        request = plan.request
+        if not request.drains:
+            return
+        what = f"takes no new statements: it is drained by {actor}, run {run}"
+        self.agent.record_completed_change(EventKind.POOL, f"the pool {request.drains} {what}")
+        if request.lost:
+            said = f"states that nothing runs in {request.drains} any more"
+            self.agent.audit(actor, "state_pool_gone", request.drains, plan_hash=plan.hash, outcome=said)
+
+    def _starts_in(self, plan_hash: str, pool: str) -> list[PlanNode]:
+        row = self.agent.ledger.plan(plan_hash)
+        return self._starting_in(plan_from_json(json.loads(row.body)), pool) if row is not None else []
+
+    def _starting_in(self, plan: Plan, pool: str) -> list[PlanNode]:
+        starting = [node for node in plan.nodes if node.action in _STARTS and node.version and node.texts.dml]
+        environment = self.agent.layout.environment
+        return [
+            node
+            for node in starting
+            if environment.pool_of(read_settings(node.texts.yml, "", Settings(), [])).name == pool
+        ]
