@@ -395,9 +395,10 @@ class PoolSupervisor:
             self._record_engine(attached)
 
     def _record_engine(self, attached: "SparkConnection") -> None:
-        # Plans of a move compare the versions of both pools; without it, the old one stays.
+        # Plans of a move compare the versions of both pools. If it cannot be recorded now, the old one stays.
         with suppress(HeadgateError):
-            self._put(engine=attached.call(READ_CALL_S, attached.analysis.engine))
+            if self._place:
+                self._put(engine=attached.call(READ_CALL_S, attached.analysis.engine))
 
     def _registered_application(self) -> str | None:
         # Without a filled catalog, the server may still be starting.

@@ -124,7 +124,7 @@ def supervise(
     monkeypatch.setattr(pool_supervisor, "LocalPool", lambda home, pool, **_: FakeProcess(machine))
     monkeypatch.setattr(spark_connection, "Session", lambda url, token, id, lost, tls: FakeSession(machine, id, lost))
     for name in ("StatementQueries", "SparkTables", "SparkAnalysis"):
-        port = SimpleNamespace(close=lambda: None, create_views_in=None)
+        port = SimpleNamespace(close=lambda: None, create_views_in=None, engine=lambda: "4.2.0")
         monkeypatch.setattr(spark_connection, name, lambda *_, port=port, **more: port)
     # Sessions are normally closed in a thread; here the thread is finished when it is started.
     monkeypatch.setattr(spark_connection, "threading", SimpleNamespace(Thread=AtOnce))
