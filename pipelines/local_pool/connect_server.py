@@ -23,6 +23,7 @@ from pathlib import Path
 from core.model.errors import EngineRefused, HeadgateError, PoolUnreachable
 from core.project.connectors import Connector
 from core.project.model import Pool
+from core.project.server_settings import SERVER_SETTINGS, XML_OPTIONS
 from pipelines.local_pool import process_locks
 from pipelines.local_pool.connector_jars import ConnectorJars
 from pipelines.local_pool.detached_servers import free_port
@@ -52,29 +53,6 @@ JVM = (
     "-XX:Tier4CompileThreshold=60000", "-XX:Tier4BackEdgeThreshold=160000", "-XX:MetaspaceSize=256m",
     "-XX:-UsePerfData", "-Xss1m",
 )  # fmt: skip
-
-# Without this, an XML document could make xpath() open any address or file (seen on 4.2.0). Libraries keep their
-# grammars in jars.
-XML = ("-Djavax.xml.accessExternalDTD=jar:file", "-Djavax.xml.accessExternalSchema=jar:file")
-
-DEFAULTS = {
-    "spark.sql.shuffle.partitions": "2",
-    "spark.sql.streaming.stopTimeout": "15s",
-    "spark.sql.catalogImplementation": "in-memory",
-    # Batch readers must see the newest commits of streams; this cache would return outdated file listings.
-    "spark.sql.filesourceTableRelationCacheSize": "0",
-    "spark.cleaner.periodicGC.interval": "10min",
-    # A batch of more than 32 new files starts a task for each to list it (seen with 4.2.0: 29,000 tasks before a row).
-    "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
-    # Spark caches generated classes, by default 100 for all statements. With 19 statements on Delta, every batch
-    # compiled its classes again, which took 0.38 of the server's CPU (samples of 20 s at rest, 4.2.0).
-    "spark.sql.codegen.cache.maxEntries": "5000",
-    # By default Spark runs a `readlink` process for each file of a checkpoint, 30 per batch on Delta. This class also
-    # renames atomically on a file system, and also refuses a second writer of a batch.
-    "spark.sql.streaming.checkpointFileManagerClass": (
-        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-    ),
-}
 
 LOG4J = """rootLogger.level = warn
 rootLogger.appenderRef.console.ref = console
@@ -351,11 +329,11 @@ class LocalPool:
         return f"see {self._home / 'pool.log'}"
 
     def _command(self, spark: Path, server: ServerRecord, jars: tuple[str, ...]) -> list[str]:
-        conf = DEFAULTS | self._jars.settings()
+        conf = {**SERVER_SETTINGS, **self._jars.settings()}
         options = " ".join(
             (
                 *JVM,
-                *XML,
+                *XML_OPTIONS,
                 f"-Dheadgate.pool={server.marker}",
                 f'-Djava.io.tmpdir="{self._work / "tmp"}"',
                 f'-Dlog4j2.configurationFile="{self._work / "log4j2.properties"}"',
@@ -381,7 +359,7 @@ class LocalPool:
             memory = conf.pop("spark.driver.memory", DRIVER_MEMORY)
             # Without a limit, one server takes all cores of a cluster.
             conf |= {"spark.cores.max": str(self._pool.cores), "spark.executor.memory": self._pool.memory}
-            executor_options = " ".join((*XML, conf.get("spark.executor.extraJavaOptions", "")))
+            executor_options = " ".join((*XML_OPTIONS, conf.get("spark.executor.extraJavaOptions", "")))
             conf["spark.executor.extraJavaOptions"] = executor_options.strip()
         command += ["--driver-memory", memory, "--driver-java-options", options.strip()]
         # An empty file keeps the machine's spark-defaults.conf out.

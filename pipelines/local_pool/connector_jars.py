@@ -20,6 +20,7 @@ from core.project.connectors import (
     artifact_fault,
     fetched_folder,
 )
+from core.project.server_settings import connector_settings
 from pipelines.local_pool.java_and_spark import spark_environment
 
 FETCH_S = 600.0
@@ -38,19 +39,6 @@ _JAR_OF_DELTA = re.compile(
 
 _DELTA_NEEDS = ("delta-spark", "delta-storage")
 """Jars that Delta 4.4.0 needs. Without `delta-storage`, creating the first table fails."""
-
-_CONF: Mapping[str, tuple[tuple[str, str], ...]] = {
-    DELTA.name: (
-        ("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension"),
-        ("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog"),
-        # Number of tasks that compute each state of a table. With the default of 50, the first batches of ten
-        # statements took 66 s instead of 16 s (two cores, Delta 4.4.0).
-        ("spark.databricks.delta.snapshotPartitions", "1"),
-        # VACUUM and OPTIMIZE list a table with up to 10,000 tasks, which took 40 s instead of 8 s for six files (two
-        # cores).
-        ("spark.sql.sources.parallelPartitionDiscovery.parallelism", "2"),
-    )
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,13 +92,7 @@ class ConnectorJars:
 
     def settings(self) -> dict[str, str]:
         """Return the server settings that the connectors need, merged with the pool's own settings and extensions."""
-        found = dict(pair for connector in self.connectors for pair in _CONF.get(connector.name, ()))
-        own = self.conf.get("spark.sql.extensions")
-        if own and "spark.sql.extensions" in found and found["spark.sql.extensions"] not in own.split(","):
-            found["spark.sql.extensions"] += f",{own}"
-        elif own:
-            found["spark.sql.extensions"] = own
-        return found | {key: value for key, value in self.conf.items() if key != "spark.sql.extensions"}
+        return connector_settings(self.connectors, self.conf)
 
     def _given(self, connector: Connector) -> list[str]:
         found: list[Path] = []

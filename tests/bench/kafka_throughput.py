@@ -30,7 +30,8 @@ from live_project import Driven, until
 from pool_jars import kafka_jars
 
 from core.project.model import Pool
-from pipelines.local_pool.connect_server import DEFAULTS, LocalPool
+from core.project.server_settings import SERVER_SETTINGS
+from pipelines.local_pool.connect_server import LocalPool
 from pipelines.local_pool.java_and_spark import find_java
 from pipelines.spark_connect.session import Session
 
@@ -187,7 +188,7 @@ def by_hand(root: str, format: str, options: str) -> None:
 
     building = SparkSession.builder.master("local[2]").config("spark.driver.memory", MEMORY)
     building = building.config("spark.jars", ",".join(map(str, sorted(kafka_jars().glob("*.jar")))))
-    spark: Any = building.config(map={**DEFAULTS, "spark.ui.enabled": "false"}).getOrCreate()
+    spark: Any = building.config(map={**SERVER_SETTINGS, "spark.ui.enabled": "false"}).getOrCreate()
 
     messages = spark.readStream.format("kafka").options(**json.loads(options)).load()
     value = col("value")

@@ -432,6 +432,12 @@ def pool_show(parser: CommandParser) -> None:
     parser.add_argument("name", metavar="NAME", help="the pool")
 
 
+def pool_recipe(parser: CommandParser) -> None:
+    add_choice(parser, "kind", ("standalone", "yarn", "kubernetes"), metavar="KIND", what="the kind of cluster")
+    parser.add_argument("--pool", metavar="NAME", help="whose settings and size are used (the default pool)")
+    parser.add_argument("--name", metavar="NAME", help="name of the new pool (the kind)")
+
+
 def logs(parser: CommandParser) -> None:
     add_choice(parser, "of", ("agent", "pool"), metavar="OF", what="whose log (agent)", default="agent")
     parser.add_argument("pool", metavar="NAME", nargs="?", help="which pool, if there are several (the default one)")

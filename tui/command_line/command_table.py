@@ -118,6 +118,9 @@ POOL_SUBCOMMANDS = (
                    "headgate pool cordon small", arguments.pool_show),
     SubcommandSpec("uncordon", "Let a pool take new statements again.", "headgate pool uncordon small",
                    arguments.pool_show),
+    SubcommandSpec("recipe", "Print how to start a server on a cluster, and its entry in headgate.yml.",
+                   "headgate pool recipe yarn --name large\nheadgate pool recipe kubernetes --json",
+                   arguments.pool_recipe),
 )  # fmt: skip
 
 DEMO_SUBCOMMANDS = (

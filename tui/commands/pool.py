@@ -1,13 +1,15 @@
 """The command `pool`: lists the pools of an environment, or shows one of them."""
 
-from dataclasses import dataclass
+import sys
+from dataclasses import dataclass, replace
 from typing import Any
 
-from core.model.errors import Refused
+from core.model.errors import Refused, UsageError
+from core.model.names import is_environment_name
 from core.model.states import State, WantedState
 from core.observed.versions import StatementLine
 from core.project.model import Pool
-from core.text.wording import counted
+from core.text.wording import counted, did_you_mean
 from state.row_types import EnvironmentRow, PoolRow
 from tui.command_line.context import CommandContext
 from tui.presentation.styling.table_layout import format_table
@@ -36,6 +38,8 @@ class _PoolUse:
 
 def pool(context: CommandContext) -> int:
     """List the pools as last recorded in the ledger, show, cordon or uncordon one of them, or plan to drain it."""
+    if context.args.subcommand == "recipe":
+        return _recipe(context)
     if not has_ledger(context.place):
         raise Refused(f"{context.place.title} was never started here", remedy=f"start it: {context.place.up}")
     snapshot = context.operations.snapshot()
@@ -57,6 +61,46 @@ def pool(context: CommandContext) -> int:
         named = pool_named(snapshot.facts, context.args.name)
         return _show(context, next(use for use in uses if use.row is named))
     return _list(context, uses, snapshot.facts)
+
+
+def _recipe(context: CommandContext) -> int:
+    from core.project.manifest_head import MANIFEST_PATH
+    from core.project.pool_recipe import RecipeInput, RecipeKind, recipe
+    from core.project_reader.manifest import read_manifest
+
+    args, place, declared = context.args, context.place, context.operations.projects.read_sound_tables()
+    environment = declared.project.environments[place.environment]
+    names = [each.name for each in environment.pools]
+    if args.pool is not None and args.pool not in names:
+        remedy = did_you_mean(args.pool, names) or f"pools: {', '.join(names)}"
+        raise UsageError(f"there is no pool {args.pool}", remedy=remedy)
+    name = args.name or args.kind
+    if not is_environment_name(name):
+        raise UsageError(f"{name!r} is no name of a pool", remedy="use letters, digits, _ and -")
+    like = next(each for each in environment.pools if each.name == (args.pool or environment.pool.name))
+    found = recipe(
+        RecipeKind(args.kind),
+        RecipeInput(
+            replace(like, name=name),
+            data=place.data,
+            home=place.where.home,
+            python=sys.executable,
+            connectors=read_manifest(declared.texts[MANIFEST_PATH], []).connectors,
+        ),
+    )
+    if context.output.as_json:
+        context.document(
+            "headgate.recipe/1", notes=list(found.notes), files=dict(found.files), entry=found.entry,
+            left_out=list(found.left_out),
+        )  # fmt: skip
+        return 0
+    lines = [f"# {note}" for note in found.notes]
+    for file, text in {**found.files, f"headgate.yml, below environments: {place.environment}:": found.entry}.items():
+        lines += ["", f"# ---- {file}", *text.splitlines()]
+    context.output.print(lines)
+    if found.left_out:
+        context.output.say(f"not printed, because they may be secrets: {', '.join(found.left_out)}")
+    return 0
 
 
 def _cordon(context: CommandContext, name: str) -> int:

@@ -71,6 +71,24 @@ def test_ls_says_who_does_not_know_whether_a_statement_runs_in_lines_of_80_colum
     assert f": b, c, d and 1 more; {why} left" in words and "unknown since " in words
 
 
+@pytest.mark.parametrize("kind", ["standalone", "yarn", "kubernetes"])
+def test_a_recipe_needs_no_agent_and_has_the_settings_of_the_named_pool(
+    kind: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    head = (folder / "headgate.yml").read_text()
+    pools = "pools: {one: {}, two: {conf: {spark.hadoop.x.token: s3cr3t, spark.y: z}}}"
+    (folder / "headgate.yml").write_text(head.replace("  dev:\n", f"  dev:\n    {pools}\n"))
+    assert run_command_line(["pool", "recipe", kind, "--pool", "two", "--name", "far"]) == 0
+    said = capsys.readouterr()
+    assert "s3cr3t" not in said.out + said.err and "# ---- headgate.yml, below environments: dev:" in said.out
+    if kind != "standalone":
+        assert "spark.y=z" in said.out and "spark.hadoop.x.token" in said.err
+    found = json.loads(printed(["pool", "recipe", kind, "--json"], capsys))
+    assert found["entry"].startswith(f"pools:\n  {kind}:\n") and len(found["files"]) == 1
+    assert run_command_line(["pool", "recipe", "yarrn"]) == 2 and "did you mean yarn?" in capsys.readouterr().err
+    assert run_command_line(["pool", "recipe", kind, "--pool", "tow"]) == 2
+
+
 def test_the_log_of_a_pool_is_named(two: Ledger, capsys: pytest.CaptureFixture[str]) -> None:
     log = Path(two.path).parent / "pools/large/pool.log"
     log.parent.mkdir(parents=True)

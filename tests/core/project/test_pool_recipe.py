@@ -1,0 +1,101 @@
+"""Recipes for pools on clusters: scripts that a shell parses, manifests with their fields, entries that are read."""
+
+import re
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import small_project
+import yaml
+
+from core.model.problems import Problem
+from core.project.connectors import DELTA, KAFKA
+from core.project.model import Pool
+from core.project.pool_recipe import Recipe, RecipeInput, RecipeKind, recipe
+from core.project.server_settings import SERVER_SETTINGS
+from core.project_reader.manifest import read_manifest
+
+CONF = (("spark.sql.shuffle.partitions", "8"), ("spark.hadoop.fs.s3a.secret.key", "hunter2"))
+GIVEN = RecipeInput(
+    Pool("large", cores=3, memory="4g", conf=CONF), data="/shared/o'brien", connectors=(DELTA, KAFKA), home="/h"
+)
+
+
+def made(kind: str) -> Recipe:
+    return recipe(RecipeKind(kind), GIVEN)
+
+
+@pytest.mark.parametrize("kind", RecipeKind)
+def test_no_recipe_has_a_secret_and_each_entry_is_one_of_headgate_yml(kind: RecipeKind) -> None:
+    found = made(kind)
+    assert "hunter2" not in repr(found)
+    assert found.left_out == (() if kind is RecipeKind.STANDALONE else ("spark.hadoop.fs.s3a.secret.key",))
+    entry = "".join(f"    {line}\n" for line in found.entry.splitlines())
+    problems: list[Problem] = []
+    (dev,) = read_manifest(small_project.HEAD.replace("dev: {}", f"\n  dev:\n{entry}"), problems).environments
+    assert not problems and [pool.name for pool in dev.pools] == ["large"]
+    assert (dev.pool.master is None) is (kind is not RecipeKind.STANDALONE)
+
+
+@pytest.mark.parametrize("kind", ["standalone", "yarn"])
+def test_a_script_is_one_that_a_shell_parses(kind: str, tmp_path: Path) -> None:
+    ((name, text),) = made(kind).files.items()
+    (tmp_path / name).write_text(text)
+    subprocess.run(["sh", "-n", name], cwd=tmp_path, check=True)
+
+
+def test_a_server_on_yarn_gets_the_settings_that_a_local_one_has(tmp_path: Path) -> None:
+    ((_, text),) = made("yarn").files.items()
+    # In place of spark-submit, print its arguments.
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "spark-submit").write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
+    (tmp_path / "bin" / "spark-submit").chmod(0o755)
+    (tmp_path / "python").write_text(f"#!/bin/sh\necho {tmp_path}\n")
+    (tmp_path / "python").chmod(0o755)
+    text = text.replace("/h/large.token", str(tmp_path / "token"))
+    environ = {"PATH": "/usr/bin:/bin", "PYTHON": str(tmp_path / "python")}
+    said = subprocess.run(["sh", "-c", text], env=environ, capture_output=True, text=True, check=True).stdout.split(
+        "\n"
+    )
+    conf = dict(pair.split("=", 1) for pair in said if pair.startswith("spark.") and "=" in pair)
+    assert conf.items() >= (SERVER_SETTINGS | {"spark.sql.shuffle.partitions": "8"}).items()
+    assert conf["spark.sql.extensions"] == "io.delta.sql.DeltaSparkSessionExtension"
+    assert conf["spark.connect.session.manager.defaultSessionTimeout"] == "-1"
+    assert (conf["spark.executor.instances"], conf["spark.executor.memory"]) == ("3", "4g")
+    assert said[said.index("--packages") + 1] == ",".join((*DELTA.coordinates, *KAFKA.coordinates))
+    assert said[said.index("--master") + 1] == "yarn" and said[-2] == "spark-internal"
+    assert (tmp_path / "token").stat().st_mode & 0o077 == 0
+
+
+REQUIRED = {
+    "ServiceAccount": (),
+    "Role": ("rules",),
+    "RoleBinding": ("roleRef", "subjects"),
+    "Service": ("spec.selector", "spec.ports", "spec.clusterIP"),
+    "Deployment": ("spec.replicas", "spec.selector.matchLabels", "spec.template.metadata.labels", "spec.template.spec"),
+}
+
+
+def test_the_manifests_for_kubernetes_have_the_fields_of_their_kinds() -> None:
+    ((name, text),) = recipe(RecipeKind.KUBERNETES, replace(GIVEN, data="/shared/dev")).files.items()
+    documents = list(yaml.safe_load_all(text))
+    assert name == "headgate-large.yaml" and [each["kind"] for each in documents] == list(REQUIRED)
+    for each in documents:
+        assert each["apiVersion"] and each["metadata"]["name"] == "headgate-large"
+        for path in REQUIRED[each["kind"]]:
+            found: Any = each
+            for key in path.split("."):
+                found = found[key]
+            assert found, path
+    deployment = documents[-1]["spec"]
+    assert deployment["replicas"] == 1 and deployment["strategy"] == {"type": "Recreate"}, "never two servers"
+    assert deployment["selector"]["matchLabels"] == deployment["template"]["metadata"]["labels"]
+    (server,) = deployment["template"]["spec"]["containers"]
+    assert all(isinstance(word, str) for word in server["args"]) and server["args"][-1] == "spark-internal"
+    known = {each["name"] for each in server["env"]}
+    assert {name for word in server["args"] for name in re.findall(r"\$\((\w+)\)", word)} <= known
+    assert [each["name"] for each in server["volumeMounts"]] == ["data"]
+    ports = {each["port"] for each in documents[3]["spec"]["ports"]}
+    assert {15002, 7078, 7079} == ports
