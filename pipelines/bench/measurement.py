@@ -200,14 +200,13 @@ class RunningBenchmark:
         found: list[TrialRecord] = []
         while (rate := next_rate(tried, limits)) is not None:
             named = f"trial {len(tried) + 1}{of}: {short_number(rate)} rows/s{size}"
-            record = yield from self._trial(rate, phase, repetition, named)
+            record, drained = yield from self._trial(rate, phase, repetition, named)
             if record is None:
                 self.notes.append(f"the search ended at {short_number(rate)} rows/s, which were not written in time")
                 break
             tried.append(RateTrial(rate, record.sustained))
             found.append(record)
             yield {"trial": asdict(record)}
-            drained = yield from self._drain(named)
             if not drained:
                 self.notes.append(
                     f"the search ended early: {named} left input that was not read within {DRAIN_S:.0f} s"
@@ -218,10 +217,12 @@ class RunningBenchmark:
 
     def _trial(
         self, rate: float, phase: str, repetition: int, named: str
-    ) -> Generator[Answer, None, TrialRecord | None]:
+    ) -> Generator[Answer, None, tuple[TrialRecord | None, bool]]:
         """Write load at a rate, until every statement got it for the whole window or one has missed its objective.
 
-        None if the statements kept up with load that was late, so that nothing is known about them at this rate.
+        Then wait until all of it is read, because a batch that began in the window shows only at its end how long it
+        takes. The record is None if the statements kept up with load that was late, so that nothing is known about them
+        at this rate. The flag says whether everything was read in time.
         """
         leads = self.request.lead_s()
         yield _doing(named, "preparing rows")
@@ -242,11 +243,15 @@ class RunningBenchmark:
             if any(each.keeping is Keeping.BEHIND for each in judged):
                 break
         self.writer.discard(prepared)
+        used = self.processes.figures(phase, repetition, since=since)
+        drained = yield from self._drain(named)
+        if drained and all(each.kept for each in judged):
+            judged = [self._judge(each, begin + leads[each.table], until) for each in self.request.in_order]
         sustained = all(each.kept for each in judged)
         if sustained and until - begin - number * prepared.every_s > LATE_TICKS * prepared.every_s:
-            return None
+            return None, drained
         statements = tuple({**asdict(each), "keeping": str(each.keeping)} for each in judged)
-        return TrialRecord(
+        record = TrialRecord(
             repetition,
             rate,
             sustained=sustained,
@@ -254,8 +259,9 @@ class RunningBenchmark:
             window_s=until - begin,
             statements=statements,
             phase=phase,
-            used=self.processes.figures(phase, repetition, since=since),
+            used=used,
         )
+        return record, drained
 
     def _judge(self, statement: BenchStatement, since: float, until: float) -> KeepingUp:
         waits = self._waits(statement, since=since, now=until)

@@ -118,6 +118,14 @@ def test_the_search_finds_the_capacity_of_the_slowest_statement(world: World) ->
     assert ("failed rate", "a") not in rates
 
 
+def test_a_batch_that_does_not_end_within_the_window_is_not_sustained(world: World) -> None:
+    found = list(answers(world, BenchKind.THROUGHPUT, rate=16_000.0, window_s=10.0, precision=1.1, most=64_000.0))
+    trials = [each["trial"] for each in found if "trial" in each]
+    assert (trials[0]["rate"], trials[0]["sustained"]) == (16_000.0, False)
+    judged = {each["table"]: each for each in trials[0]["statements"]}
+    assert judged["a"]["keeping"] == "lag rises" and judged["a"]["unread"] == 0
+
+
 def test_latencies_are_those_of_the_simulated_batches(world: World) -> None:
     (result,) = [
         each["result"]
