@@ -66,7 +66,7 @@ def plan_drain(
     found = [each for each in deployments if not (each.external or each.deleted)]
     serving = {(each.table, each.version) for each in serving_versions(found).values()}
     of = {(each.table, each.version): environment.pool_holding(each.pool).name for each in found}
-    queries = {(each.table, each.version): each for each in found if _may_run(each)}
+    queries = {(each.table, each.version): each for each in found if may_run(each)}
     here = {key: each for key, each in sorted(queries.items()) if of[key] == pool}
     moving = [key for key, each in here.items() if key in serving and each.wanted == WantedState.RUNNING]
     has = Counter(of[key] for key in queries)
@@ -96,7 +96,7 @@ def plan_drain(
     return Drain(moves, tuple(refusals), rests)
 
 
-def _may_run(deployment: Deployment) -> bool:
+def may_run(deployment: Deployment) -> bool:
     """True if a version may have a query, or if its agent starts one by itself."""
     resumes = deployment.state == State.STOPPED and deployment.wanted == WantedState.RUNNING
     return deployment.state not in AT_REST or resumes

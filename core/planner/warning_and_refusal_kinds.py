@@ -180,7 +180,10 @@ class PlanWarningKind(FactKind):
         "them"
     )
     POOL_NOT_HERE = "names the pool {pool}, but {environment} has only one, {only}, in which it runs"
-    CORDONS = "applying this plan cordons {pool}: it takes no new statements until headgate pool uncordon {pool}"
+    CORDONS = (
+        "applying this plan cordons {pool}: it takes no new statements, and none back by an undo, until headgate pool "
+        "uncordon {pool}"
+    )
     FILES_NAME_POOL = (
         "write the new pools into the yml of {tables:few} before their next plan, which is denied otherwise while "
         "{pool} is cordoned"

@@ -11,6 +11,7 @@ from core.model.actions import StepKind
 from core.model.errors import Busy, EngineRefused, LedgerUnavailable, PoolUnreachable, Refused, TryAgain
 from core.model.events import EventKind
 from core.model.names import TableName, physical_name
+from core.observed.pool_drain import may_run
 from core.observed.versions import Deployment
 from core.ports.spark import Pointer
 from pipelines.agent.context import READ_CALL_S, WRITE_CALL_S, AgentContext, AgentPool, PoolConnection
@@ -75,14 +76,16 @@ def _move(agent: AgentContext, versions: list[Deployment], begun: list[str], lab
     """Move pointers in every pool, and return the duration in seconds.
 
     Each pointer's name is appended to `begun` just before it moves. A pool that is down keeps all pointers where they
-    are, unless it is a local one, whose catalog is filled from the registry when it starts.
+    are, unless it is a local one, whose catalog is filled from the registry when it starts, or one that is drained.
     """
-    pools, pointers = agent.pools.with_catalog(), [pointer_of(agent.layout, version) for version in versions]
+    pointers = [pointer_of(agent.layout, version) for version in versions]
+    pools = _awaited(agent, pointers)
     connections = [(pool, pool.connection()) for pool in pools]
     if agent.pools.are_several:
         for pool, connection in connections:
             _refuse_silent(pool, connection, pointers)
-        # A local pool that starts during the swap may read the registry before the swap is recorded.
+        # A local pool that starts during the swap may read the registry before the swap is recorded, and a drained one
+        # answers later.
         for pool in agent.pools.every():
             if pool not in pools:
                 pool.tables_with_uncertain_pointer.update(version.table for version in versions)
@@ -95,6 +98,27 @@ def _move(agent: AgentContext, versions: list[Deployment], begun: list[str], lab
 
         took += connection.call(WRITE_CALL_S * max(1, len(pointers)), connection.tables.swap, pointers, before)
     return took
+
+
+def _awaited(agent: AgentContext, pointers: Sequence[Pointer]) -> tuple[AgentPool, ...]:
+    """Return the pools in which pointers move now: those with a catalog, except drained ones that do not answer.
+
+    A lost pool would otherwise prevent every swap until headgate.yml no longer declares it.
+    """
+    pools = agent.pools.with_catalog()
+    if not agent.pools.are_several:
+        return pools
+    cordoned = {row.name for row in agent.ledger.facts().pools if row.cordoned_at is not None}
+    used = {agent.pools.of(each).name for each in agent.ledger.deployments() if not each.external and may_run(each)}
+    owed = []
+    for pool in pools:
+        if pool.name in cordoned - used:
+            try:
+                _refuse_silent(pool, pool.connection(), pointers)
+            except PoolUnreachable as error:
+                log.warning("the pointers of the drained pool %s move when it answers: %s", pool.name, error.summary)
+                owed.append(pool)
+    return tuple(pool for pool in pools if pool not in owed) or pools
 
 
 def _refuse_silent(pool: AgentPool, connection: PoolConnection, pointers: Sequence[Pointer]) -> None:

@@ -179,6 +179,27 @@ def test_a_local_pool_that_is_down_gets_the_pointers_when_it_starts(
     assert large.views["c"] == "c__v2" and "c__v2" in large.tables
 
 
+@pytest.mark.parametrize("drained", [True, False])
+def test_a_swap_waits_for_no_drained_pool_and_its_pointers_move_when_it_answers(
+    drained: bool, begun: AgentContext, small: ScriptedPool, large: ScriptedPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_driver, "POOL_WAIT_S", 0.01)
+    begun.ledger.declare_pools([(pool.name, pool) for pool in POOLS])
+    if drained:
+        assert carried_out(begun, files(), MOVE) == "done"
+    begun.ledger.cordon_pool("large", 1.0, "bob")
+    large.reachable = False
+    request = PlanRequest(tables=(T("c"),), rebuild=True, children="none")
+    texts = {**files(b="small" if drained else "large"), "headgate.yml": HEAD.replace("{statements: 3}", "{}")}
+    run_id = lane.submit(begun, lane.plan(begun, texts, request))
+    assert lane.drive(begun, run_id) == ("done" if drained else "failed")
+    assert small.views["c"] == ("c__v2" if drained else "c__v1") and large.views["c"] == "c__v1"
+    if drained:
+        large.reachable = True
+        reconcile(begun, rounds(begun), "large")
+        assert large.views["c"] == "c__v2"
+
+
 def test_a_wrong_pointer_is_corrected_in_its_own_pool(
     begun: AgentContext, small: ScriptedPool, large: ScriptedPool
 ) -> None:

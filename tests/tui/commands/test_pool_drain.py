@@ -124,7 +124,8 @@ def test_a_drain_moves_each_statement_to_where_most_room_is_left_and_cordons_the
     (guard,) = [guard for guard in plan["guards"] if guard["name"] == "pool"]
     assert guard["summary"] == "a, b run in small; z runs in spare"
     said = [each["summary"] for each in plan["warnings"] if not each["table"]]
-    assert "applying this plan cordons large: it takes no new statements until headgate pool uncordon large" in said
+    until = "it takes no new statements, and none back by an undo, until headgate pool uncordon large"
+    assert f"applying this plan cordons large: {until}" in said
     assert desk.cordoned() == []
     assert desk.apply(plan) == 0 and len(desk.runs.driven) == 1
     assert desk.cordoned() == ["large"]

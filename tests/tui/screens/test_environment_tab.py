@@ -342,6 +342,21 @@ def test_diff_and_schema_open_a_screen_with_the_command_that_does_the_same() -> 
     in_console(scenario, protected=True)
 
 
+def test_a_drain_is_planned_for_the_pool_that_is_named_and_opens_its_review() -> None:
+    async def scenario(console: Console) -> None:
+        for words in ("drain", "drain small large", "drain small --to"):
+            await go(console, words)
+            assert "drain: name a pool" in said(console)
+        await go(console, "drain small --to large")
+        await console.until(lambda: "PLAN 7f3a" in console.text(), "the review")
+        await console.press("q")
+        await go(console, "drain small")
+        await console.until(lambda: "PLAN 7f3a" in console.text(), "the review")
+        assert console.backend.calls == [("drain", "small", "large"), ("drain", "small", "")]
+
+    in_console(scenario)
+
+
 def test_a_promotion_is_planned_for_the_environment_on_the_screen_and_opens_its_review() -> None:
     async def scenario(console: Console) -> None:
         for words in ("promote", "promote till", "promote --from dev", "promote till --all --from dev"):
