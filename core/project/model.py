@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar
+from urllib.parse import urlsplit
 
 from core.model.names import TableName
 from core.model.problems import Problem, Where, in_reading_order
@@ -356,6 +357,8 @@ class Pool:
     """Absolute path of the certificates that are trusted, as PEM; empty for those that gRPC trusts by itself."""
     statements: int | None = None
     """Most statements that may run in the pool at the same time; None for no limit."""
+    ui: str = ""
+    """URL of Spark's web interface on a server with a `url`, as the agent reaches it; empty if it is not declared."""
 
     @property
     def address(self) -> str:
@@ -363,11 +366,21 @@ class Pool:
         return mask_secrets(self.url.partition("/;")[0]) if self.url else self.master or LOCAL
 
     @property
+    def sends_token_to_ui(self) -> bool:
+        """True if the agent sends the token to Spark's web interface: only if that is encrypted, or on this machine."""
+        return self.ui.startswith("https:") or is_loopback(self.ui)
+
+    @property
     def master_page(self) -> str:
         """URL of the master's web interface without a final slash; empty without a master."""
         if self.master is None:
             return ""
         return self.master_ui.rstrip("/") or f"http://{self.master.removeprefix(MASTER_SCHEME).rpartition(':')[0]}:8080"
+
+
+def is_loopback(url: str) -> bool:
+    """True if the host of a URL is this machine, by one of its usual names."""
+    return (urlsplit(url).hostname or "") in ("localhost", "127.0.0.1", "::1")
 
 
 MOST_CORES = 1024

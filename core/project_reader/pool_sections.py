@@ -2,7 +2,6 @@
 
 import re
 from dataclasses import replace
-from urllib.parse import urlsplit
 
 import yaml
 
@@ -18,11 +17,13 @@ from core.project.model import (
     MOST_CORES,
     MOST_MIB,
     Pool,
+    is_loopback,
     is_memory,
 )
 from core.project_reader.yaml_reader import YamlSection, read_yaml
 
 _MASTER = re.compile(rf"{MASTER_SCHEME}(\[[0-9A-Fa-f:]+\]|[A-Za-z0-9._-]+):[1-9][0-9]{{0,4}}\Z")
+_UI = re.compile(r"https?://[^\s@?#]+\Z")
 _PAGE = re.compile(r"https?://[^/\s@?#]+/?\Z")
 
 
@@ -73,7 +74,7 @@ def place_in_pool(manifest: str, environment: str, pool: Pool, key: str) -> Wher
     return below.at(key) if below is not None else Where(MANIFEST_PATH)
 
 
-_POOL_KEYS = ("url", "token", "tls", "ca", "master", "master_ui", "cores", "memory", "conf", "statements")
+_POOL_KEYS = ("url", "token", "tls", "ca", "master", "master_ui", "cores", "memory", "conf", "statements", "ui")
 
 
 def _pool(section: YamlSection, name: str) -> Pool:
@@ -117,10 +118,14 @@ def _secured(section: YamlSection, pool: Pool) -> Pool:
         section.wrong("url", f"an address without {name}", _SECURITY_PARAMETERS[name])
     if pool.url is None:
         remedy = "remove it" if pool.master else "write url: sc://host:port, or remove it"
-        for key in ("token", "tls", "ca"):
+        for key in ("token", "tls", "ca", "ui"):
             if key in section.nodes:
                 section.wrong(key, "left out without url", remedy)
         return pool
+    ui = section.text("ui", "")
+    if ui and not _UI.match(ui):
+        section.wrong("ui", "the URL of Spark's web interface", "write ui: https://host:4040")
+        ui = ""
     ca, node = section.text("ca", ""), section.nodes.get("token")
     # A value that is no reference is a secret, and must not be in a problem.
     token = secret_reference(node.value) if isinstance(node, yaml.ScalarNode) else None
@@ -132,14 +137,10 @@ def _secured(section: YamlSection, pool: Pool) -> Pool:
     tls = section.flag("tls", bool(ca))
     if ca and not tls:
         section.wrong("tls", "true beside ca", "write tls: true, or remove ca")
-    if token is not None and "tls" not in section.nodes and not tls and not _is_loopback(pool.url):
+    if token is not None and "tls" not in section.nodes and not tls and not is_loopback(pool.url):
         remedy = "write tls: true or, if the network is trusted, tls: false"
         section.wrong("token", "encrypted on its way to another machine", remedy)
-    return replace(pool, token=token, tls=tls, ca=ca)
-
-
-def _is_loopback(url: str) -> bool:
-    return (urlsplit(url).hostname or "") in ("localhost", "127.0.0.1", "::1")
+    return replace(pool, token=token, tls=tls, ca=ca, ui=ui)
 
 
 def _master(section: YamlSection) -> tuple[str | None, str]:

@@ -25,6 +25,7 @@ from core.project.model import Environment, Pool
 from core.text.sentence import Sentence
 from core.text.wording import did_you_mean
 from pipelines.agent.deployment_compiler import EnvironmentLayout
+from pipelines.agent.pool_work import PoolWork
 from pipelines.agent.statement_locks import StatementLocks
 from state.ledger import Ledger
 from state.row_types import AuditRow, EventRow
@@ -330,6 +331,8 @@ class AgentContext:
     """Locks of versions, shared by steps, operator actions and the reconciler. They also order operator commands."""
     identity: Identity = field(default_factory=AlwaysMatchingIdentity)
     """Checks whether the ledger and the data folder belong to the same environment."""
+    work: PoolWork = field(default_factory=lambda: PoolWork({}))
+    """What the executors and tasks of the pools do, as far as anybody needs it."""
 
     def __post_init__(self) -> None:
         self.locks.count_above(self.ledger.newest_serial())

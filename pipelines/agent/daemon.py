@@ -23,7 +23,7 @@ from core.ports.storage import Checkpoints
 from core.project.model import Pool
 from core.project_reader.manifest import Manifest
 from core.text.wording import without_numbers
-from pipelines.agent import overlay_expiry
+from pipelines.agent import overlay_expiry, pool_work
 from pipelines.agent.checked_clock import checked_now, forgetting_time
 from pipelines.agent.context import READ_CALL_S, AgentContext, AgentPool, FaultPoints, Pools
 from pipelines.agent.deployment_compiler import EnvironmentLayout
@@ -43,6 +43,7 @@ from pipelines.agent.pool import cluster_watch, pointers
 from pipelines.agent.pool.pointers import PointerCheck
 from pipelines.agent.pool.pool_catalog import leave_server
 from pipelines.agent.pool.pool_supervisor import UNKNOWN_S, PoolSupervisor
+from pipelines.agent.pool_work import PoolWork
 from pipelines.agent.reconciler import BeforeRound, Reconciler
 from pipelines.agent.requests.command_handler import CommandHandler
 from pipelines.agent.requests.socket_server import SocketServer
@@ -128,6 +129,10 @@ class Agent:
             files=files,
             faults=FaultPoints.from_environment(),
             identity=self._identity,
+            work=PoolWork(
+                {name: keeper.spark_ui for name, keeper in keepers.items()},
+                master_pages={pool.name: pool.master_page for pool in layout.environment.pools},
+            ),
         )
         emergency = EmergencyJournal(Path(places.emergency))
         self._acts = StatementControl(self._context, emergency)
@@ -223,6 +228,8 @@ class Agent:
                 *of_each("reconcile", ROUND_S, lambda kept: partial(self._round, kept)),
                 # Separate from the reconciler, which waits for starts: a gap in the samples makes every lag unknown.
                 ("measure", self._every_s, self._measure),
+                # Separate from the measurements, because a server under load answers late.
+                ("work of slow statements", pool_work.EVERY_S, self._context.work.round),
                 ("table statistics", TICK_S, lambda: self._table_statistics.round(self._deployments())),
                 # A separate loop, for the same reason as the identity.
                 ("records", ROUND_S, self._records.round),

@@ -14,6 +14,7 @@ import socket
 import subprocess
 import sys
 import time
+from base64 import urlsafe_b64encode
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -40,6 +41,7 @@ from pipelines.local_pool.java_and_spark import (
 from pipelines.local_pool.process_locks import DATA_LOCK, server_locks, write_server_pid
 from pipelines.local_pool.standalone_master import address_towards
 from pipelines.spark_connect.call_deadlines import call
+from pipelines.spark_connect.spark_ui import SparkUi, signed_token, ui_key
 
 # The serial collector needs the least memory and threads.
 # Java compiles hot methods a second time, with its optimizing compiler, after four times as many calls as by default: a
@@ -53,6 +55,28 @@ JVM = (
     "-XX:Tier4CompileThreshold=60000", "-XX:Tier4BackEdgeThreshold=160000", "-XX:MetaspaceSize=256m",
     "-XX:-UsePerfData", "-Xss1m",
 )  # fmt: skip
+
+UI_FILTER = "org.apache.spark.ui.JWSFilter"
+"""Refuses every request without a token that is signed with the server's key."""
+
+UI = {
+    "spark.ui.enabled": "true",
+    "spark.ui.filters": UI_FILTER,
+    "spark.ui.killEnabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.ui.retainedJobs": "200",
+    "spark.ui.retainedStages": "300",
+    "spark.ui.retainedTasks": "3000",
+    "spark.ui.retainedDeadExecutors": "10",
+    "spark.sql.ui.retainedExecutions": "20",
+    "spark.sql.streaming.ui.enabled": "false",
+    "spark.connect.ui.session.limit": "5",
+    "spark.connect.ui.statement.limit": "5",
+    "spark.ui.heapHistogramEnabled": "false",
+    "spark.ui.threadDumpsEnabled": "false",
+    "spark.ui.timeline.enabled": "false",
+}
+"""Settings of the web interface, of which only the REST API is used."""
 
 LOG4J = """rootLogger.level = warn
 rootLogger.appenderRef.console.ref = console
@@ -114,6 +138,10 @@ class ServerRecord:
     """Names of the connectors with which the server was started."""
     master: str | None = None
     """Address of the standalone master on whose workers its executors run; None if they run in the server."""
+    ui_port: int = 0
+    """Port of its web interface, which has the REST API; 0 if it has none."""
+    address: str = "127.0.0.1"
+    """Address of this machine at which its executors, and the agent, reach it."""
 
 
 class LocalPool:
@@ -168,6 +196,14 @@ class LocalPool:
         return _application_of(server) if server and self._is_ours(server) else None
 
     @property
+    def ui(self) -> SparkUi | None:
+        """The REST API of the server; None if it does not run, or runs without one."""
+        server = self._read()
+        if server is None or not server.ui_port or not self._is_ours(server):
+            return None
+        return SparkUi(f"http://{server.address}:{server.ui_port}", lambda: signed_token(ui_key(self.token)))
+
+    @property
     def named(self) -> str:
         """Suffix for messages, ` (pid N)`, even if the process is gone; empty if no process id is recorded."""
         server = self._read()
@@ -210,14 +246,20 @@ class LocalPool:
         given = tuple(connector.name for connector in self._jars.connectors)
         server = ServerRecord(secrets.token_hex(8), free_port(), home=str(self._home), connectors=given)
         server = replace(server, master=self._pool.master)
+        if self._pool.master is not None:
+            server = replace(server, address=address_towards(self._pool.master))
+        if self._has_ui:
+            server = replace(server, ui_port=free_port())
+            key = urlsafe_b64encode(ui_key(token)).decode()
+            # Not on the command line, which every user of the machine can read.
+            _write(self._work / "spark.conf", f"spark.{UI_FILTER}.param.secretKey={key}\n", 0o600)
         _write(self._home / "pool.token", token, 0o600)
         self._write(server)
         command = self._command(spark, server, jars)
         python = write_python(python_of(self._home), sys.executable)
         given_environment = {TOKEN: token, _MARKED: server.marker, "PYSPARK_PYTHON": str(python)}
-        if self._pool.master is not None:
-            # The executors connect to this address.
-            given_environment["SPARK_LOCAL_IP"] = address_towards(self._pool.master)
+        # The server, and its web interface, listen on this address only.
+        given_environment["SPARK_LOCAL_IP"] = server.address
         # The shell records its id before it becomes the server, so that it is known even if the agent is killed.
         shell = ["/bin/sh", "-c", 'echo $$ >"$0"; exec "$@"', str(self._work / "pid"), *command]
         _write(self._home / "pool.log", "", 0o640)
@@ -347,6 +389,7 @@ class LocalPool:
             # stopped.
             "spark.connect.session.manager.defaultSessionTimeout": "-1",
             "spark.ui.enabled": "false",
+            **(UI | {"spark.ui.port": str(server.ui_port)} if server.ui_port else {}),
             "spark.local.dir": str(self._work / "tmp"),
             "spark.sql.warehouse.dir": str(self._work / "warehouse"),
         }
@@ -369,6 +412,10 @@ class LocalPool:
         for key, value in conf.items():
             command += ["--conf", f"{key}={value}"]
         return [*command, "spark-internal"]
+
+    @property
+    def _has_ui(self) -> bool:
+        return self._jars.settings().get("spark.ui.enabled", "true").lower() != "false"
 
     def _make_room(self) -> None:
         shutil.rmtree(self._work / "tmp", ignore_errors=True)

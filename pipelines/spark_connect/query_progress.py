@@ -49,9 +49,10 @@ class QueryProgress:
     @property
     def times(self) -> BatchTimes | None:
         """Where the time of the batch went; None for a trigger that ran no batch."""
-        if self.batch_ms is None or "addBatch" not in self.durations:
+        if self.batch is None or self.batch_ms is None or "addBatch" not in self.durations:
             return None
         return BatchTimes(
+            self.batch,
             self.batch_ms,
             self.durations,
             state_rows=self.state_rows,

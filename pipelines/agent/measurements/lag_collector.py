@@ -10,7 +10,7 @@ from typing import Any
 from core.lag.faults import FaultSign, FaultWatch, ObjectiveWatch, fault_sign, objective_s
 from core.lag.lag_samples import Lag, behind_s, total_lag
 from core.lag.liveness import allowed_silence_s
-from core.lag.slowness import BATCHES, BatchTimes, slowness_text, why_slow
+from core.lag.slowness import BATCHES, BatchTimes, is_slow, slowness_text, why_slow
 from core.lag.trend import LagTrend, UpstreamHealth, keeps_up_s, lag_trend
 from core.lineage.table_graph import depths
 from core.model.errors import HeadgateError, LedgerUnavailable
@@ -129,12 +129,15 @@ class LagCollector:
         messages."""
         self._lost: dict[tuple[TableName, int, TableName], int] = {}
         """Number of messages of a source that were deleted unread, for statements that are not running."""
+        self._slow: dict[tuple[TableName, int], tuple[str, str]] = {}
+        """Pool and run of the queries of statements that are slow, filled anew in each round."""
         self._unmeasured: set[str] = set()
         """Statements that could not be measured in the last round, so that each failure is logged once."""
 
     def round(self, deployments: tuple[Deployment, ...], queries: tuple[ReportedQuery, ...]) -> None:
         """Measure all deployments once, and write the results to the ledger."""
         self._holders.clear()
+        self._slow.clear()
         query_by_name = {query.name: query for query in queries}
         by_version = {(d.table, d.version): d for d in deployments}
         measurements: list[Measurement] = []
@@ -164,6 +167,7 @@ class LagCollector:
             samples.append((deployment.table, deployment.version, measured[1]))
         self._unmeasured = unmeasured
         self._forget(by_version)
+        self._agent.work.put_slow(self._slow)
         self._agent.ledger.put_measurements(measurements)
         self._agent.ledger.add_samples(samples)
         if self._agent.monotonic() - self._saved_at >= SAVE_LAG_S:
@@ -258,14 +262,18 @@ class LagCollector:
     def _slowness(self, deployment: Deployment, lag: Lag, query: ReportedQuery | None) -> str:
         if query is None or not query.active or deployment.state not in ALIVE:
             return ""
+        key, interval_s = (deployment.table, deployment.version), trigger_s(deployment.trigger)
+        batches = tuple(self._history[key].batches)
+        if not is_slow(batches, trigger_s=interval_s, bound_s=keeps_up_s(interval_s), behind_s=lag.behind_s):
+            return ""
         pool = self._agent.pools.of(deployment).declared
-        interval_s = trigger_s(deployment.trigger)
+        self._slow[key] = (pool.name, query.run_id)
         found = why_slow(
-            self._history[deployment.table, deployment.version].batches,
+            batches,
             trigger_s=interval_s,
-            bound_s=keeps_up_s(interval_s),
-            behind_s=lag.behind_s,
             cores=pool.cores if pool.url is None else None,
+            stages=self._agent.work.stages(key, query.run_id),
+            in_python=deployment.in_python or bool(deployment.texts.functions),
         )
         return slowness_text(found)
 

@@ -26,7 +26,8 @@ from pipelines.local_pool.connect_server import LocalPool
 from pipelines.local_pool.process_locks import data_lock_name
 from pipelines.local_pool.standalone_master import require_master
 from pipelines.spark_connect.error_translation import EngineStopped, SessionLost, TokenRefused
-from pipelines.spark_connect.pool_token import TokenUnavailable
+from pipelines.spark_connect.pool_token import PoolToken, TokenUnavailable
+from pipelines.spark_connect.spark_ui import SparkUi
 from state.ledger import Ledger
 from state.row_types import EventRow, PoolRow
 
@@ -233,6 +234,15 @@ class PoolSupervisor:
     def cluster_fault(self) -> Fact[ClusterFault] | None:
         """What is wrong with the pool's cluster; None if nothing is, or if the pool has none."""
         return self._cluster.fault if self._cluster is not None else None
+
+    def spark_ui(self) -> SparkUi | None:
+        """Return the REST API of the pool's server; None if it has none, or if none is declared."""
+        if self._local is not None:
+            return self._local.ui
+        if not self._pool.ui:
+            return None
+        token = PoolToken(self._pool.token) if self._pool.token is not None and self._pool.sends_token_to_ui else None
+        return SparkUi(self._pool.ui, token or (lambda: ""), ca=self._pool.ca)
 
     def bound_log(self) -> None:
         """Truncate the local pool's log file if it has grown large."""

@@ -47,6 +47,9 @@ class Keeper:
     def bound_log(self) -> None:
         return
 
+    def spark_ui(self) -> None:
+        return
+
     def end(self) -> None:
         Keeper.ended += 1
 

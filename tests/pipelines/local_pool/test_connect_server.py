@@ -11,7 +11,10 @@ import sys
 import threading
 import time
 import uuid
+from base64 import urlsafe_b64encode
 from collections.abc import Iterator
+from http import HTTPStatus
+from http.client import HTTPConnection
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -28,6 +31,7 @@ from pipelines.local_pool.java_and_spark import JavaCheck, bundled_java
 from pipelines.spark_connect.call_deadlines import CircuitState
 from pipelines.spark_connect.error_translation import TokenRefused
 from pipelines.spark_connect.session import Session, probe
+from pipelines.spark_connect.spark_ui import signed_token, ui_key
 
 
 def test_a_pool_that_was_never_started_is_reported(tmp_path: Path) -> None:
@@ -285,6 +289,30 @@ def test_a_spark_server_holds_the_lock_of_its_home(pool: LocalPool) -> None:
 def test_a_connection_without_the_token_is_refused(pool: LocalPool, token: str) -> None:
     with pytest.raises(TokenRefused, match="refuses our token, or needs one"):
         probe(pool.url, token)
+
+
+@pytest.mark.spark
+def test_the_rest_api_of_a_server_answers_its_agent_alone(pool: LocalPool) -> None:
+    ui = pool.ui
+    assert ui is not None
+    (executor,) = ui.executors()
+    assert (executor.id, executor.cores > 0) == ("driver", True)
+    record = json.loads((pool._home / "pool.json").read_text())
+    for page in ("/", "/environment/", "/api/v1/applications", "/metrics/json/", "/metrics/prometheus/"):
+        for headers in ({}, {"Authorization": f"Bearer {signed_token(ui_key('another'))}"}):
+            connection = HTTPConnection("127.0.0.1", record["ui_port"], timeout=10)
+            connection.request("GET", page, headers=headers)
+            assert connection.getresponse().status == HTTPStatus.FORBIDDEN, (page, headers)
+            connection.close()
+    key = urlsafe_b64encode(ui_key(pool.token)).decode()
+    assert key not in process_locks.process_command_line(record["pid"])
+    settings = pool._home / "pool" / "spark.conf"
+    assert key in settings.read_text() and settings.stat().st_mode & 0o777 == 0o600
+    # The kernel lists the address of each socket and, in state 0A, those that listen.
+    port = f":{record['ui_port']:04X}"
+    lines = (each.split() for name in ("tcp", "tcp6") for each in Path("/proc/net", name).read_text().splitlines())
+    listening = {line[1].removesuffix(port) for line in lines if line[1].endswith(port) and line[3] == "0A"}
+    assert listening <= {"0100007F", "0000000000000000FFFF00000100007F"} and listening
 
 
 @pytest.mark.spark

@@ -532,8 +532,8 @@ def test_the_result_of_a_command_leaves_the_status_line_after_a_minute() -> None
 @pytest.mark.parametrize(
     ("pool", "said"),
     [
-        (Pool(), "no Spark UI: the local pool has none"),
-        (Pool(master="spark://h:7077"), "no Spark UI of its own; its executors at http://h:8080"),
+        (Pool(), "no Spark UI for browsers"),
+        (Pool(master="spark://h:7077"), "no Spark UI for browsers; its executors at http://h:8080"),
         (
             Pool("eu", "sc://user:secret@spark-eu:15002/;token=secret"),
             "Spark UI of its server on spark-eu, port 4040 by default",

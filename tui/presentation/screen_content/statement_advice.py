@@ -255,6 +255,6 @@ def error_text(row: StatementLine) -> str:
 def spark_ui_words(pool: Pool) -> str:
     """Describe where to find a pool's Spark UI, without revealing more of the pool's URL than the host."""
     if pool.master is not None:
-        return f"no Spark UI of its own; its executors at {pool.master_page}"
+        return f"no Spark UI for browsers; its executors at {pool.master_page}"
     host = urlsplit(pool.url).hostname if pool.url else None
-    return f"Spark UI of its server on {host}, port 4040 by default" if host else "no Spark UI: the local pool has none"
+    return f"Spark UI of its server on {host}, port 4040 by default" if host else "no Spark UI for browsers"

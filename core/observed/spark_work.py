@@ -1,0 +1,195 @@
+"""What the executors of a pool do, and how the tasks of a batch ran, as Spark's REST API describes it (4.2.0).
+
+A document that is something else raises ValueError.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any
+
+_BATCH = re.compile(r"\bbatch = ([0-9]+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Executor:
+    """An executor of a pool. Times and tasks are totals since it started."""
+
+    id: str
+    """Spark's id; `driver` for the server itself, which runs tasks only if the pool has no cluster."""
+    host: str
+    cores: int
+    """Cores for tasks; 0 for the server of a pool on a cluster."""
+    active_tasks: int
+    tasks_ms: int
+    """Milliseconds that tasks ran, summed over tasks."""
+    gc_ms: int
+    """Milliseconds of `tasks_ms` in which the executor collected garbage."""
+    heap_peak: int | None = None
+    """Most bytes of heap that it used; None until it has reported them."""
+
+    @property
+    def gc_share(self) -> float | None:
+        """The share of the time of tasks that garbage collection took; None if no task has run."""
+        return min(1.0, self.gc_ms / self.tasks_ms) if self.tasks_ms else None
+
+
+@dataclass(frozen=True, slots=True)
+class StageTimes:
+    """A finished stage of a batch. Sums are over its tasks, which run at the same time."""
+
+    batch: int
+    tasks: int
+    began_ms: int
+    """When it was submitted, in epoch milliseconds."""
+    ended_ms: int
+    waited_ms: int
+    """Milliseconds from then until its first task started."""
+    run_ms: int
+    """Sum of the milliseconds that tasks ran."""
+    cpu_ms: int
+    """Part of `run_ms` in which tasks had a processor."""
+    gc_ms: int
+    shuffle_wait_ms: int
+    """Part of `run_ms` in which tasks waited for rows of another stage, or wrote rows for one."""
+    spilled: int
+    """Bytes that tasks wrote to disk because memory was short."""
+    moved: int
+    """Bytes that tasks read as input, read from other stages, and wrote for others."""
+    reads: bool
+    """Whether it reads input rows, and not only those of other stages."""
+    writes: bool
+    """Whether it writes rows of a table."""
+    rows: int
+    """Rows that tasks read, as input and from other stages."""
+    longest_ms: int
+    """Milliseconds that the longest task ran."""
+    most_rows: int
+    """Rows that the task with the most rows read."""
+
+
+def executors_of(document: Any) -> tuple[Executor, ...]:
+    """Read the answer of `/executors`: the executors that are alive, with those of most cores first."""
+    try:
+        found = tuple(
+            Executor(
+                id=str(each["id"]),
+                host=str(each["hostPort"]).rpartition(":")[0],
+                cores=int(each["totalCores"]),
+                active_tasks=int(each["activeTasks"]),
+                tasks_ms=int(each["totalDuration"]),
+                gc_ms=int(each["totalGCTime"]),
+                heap_peak=(each.get("peakMemoryMetrics") or {}).get("JVMHeapMemory"),
+            )
+            for each in document
+            if each["isActive"]
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ValueError("not a list of executors") from error
+    return tuple(sorted(found, key=lambda each: (-each.cores, each.id)))
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterFigures:
+    """The standalone cluster of a pool, as its master counts it."""
+
+    status: str
+    """`ALIVE`, or another word while the master accepts nothing."""
+    alive: int
+    """Number of workers that are alive; the cores are theirs."""
+    gone: int
+    """Number of other workers that the master still lists."""
+    cores: int
+    free_cores: int
+    applications: int
+
+
+@dataclass(frozen=True, slots=True)
+class WorkOfPool:
+    """What a pool really does at a moment."""
+
+    executors: tuple[Executor, ...] = ()
+    unread: str = ""
+    """Why the executors are not known, as a clause; empty if they are."""
+    cluster: ClusterFigures | None = None
+    """The cluster of the pool; None if it has none, or if its master does not describe it."""
+    cluster_unread: str = ""
+    """Why the cluster is not known, as a clause; empty if it is, or if the pool has none."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return a JSON object, from which `work_of_pool` restores the value."""
+        return asdict(self)
+
+
+def work_of_pool(given: Mapping[str, Any]) -> WorkOfPool:
+    """Restore a value from the output of `WorkOfPool.as_json`. Raises ValueError for any other object."""
+    try:
+        cluster = given["cluster"]
+        return WorkOfPool(
+            tuple(Executor(**each) for each in given["executors"]),
+            str(given["unread"]),
+            None if cluster is None else ClusterFigures(**cluster),
+            str(given["cluster_unread"]),
+        )
+    except (KeyError, TypeError) as error:
+        raise ValueError("not the work of a pool") from error
+
+
+def stages_by_batch(document: Any, run_id: str) -> dict[int, tuple[int, ...]]:
+    """Read the answer of `/jobs`: ids of stages by the batch of a query's run, from the newest batch on."""
+    found: dict[int, set[int]] = {}
+    try:
+        for each in document:
+            if each.get("jobGroup") == run_id and each["status"] == "SUCCEEDED":
+                batch = _BATCH.search(str(each.get("description", "")))
+                if batch is not None:
+                    found.setdefault(int(batch[1]), set()).update(int(stage) for stage in each["stageIds"])
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ValueError("not a list of jobs") from error
+    return {batch: tuple(sorted(found[batch])) for batch in sorted(found, reverse=True)}
+
+
+def stage_times(document: Any, batch: int) -> StageTimes | None:
+    """Read the answer of `/stages/ID?withSummaries=true&quantiles=1.0`; None if the last attempt did not succeed.
+
+    A stage whose result another job had already computed did not run.
+    """
+    try:
+        last = max(document, key=lambda each: int(each["attemptId"]))
+        if last["status"] != "COMPLETE":
+            return None
+        most = last.get("taskMetricsDistributions") or {}
+        began_ms, input_rows = _epoch_ms(last["submissionTime"]), int(last["inputRecords"])
+        return StageTimes(
+            batch=batch,
+            tasks=int(last["numCompleteTasks"]),
+            began_ms=began_ms,
+            ended_ms=_epoch_ms(last["completionTime"]),
+            waited_ms=max(0, _epoch_ms(last["firstTaskLaunchedTime"]) - began_ms),
+            run_ms=int(last["executorRunTime"]),
+            cpu_ms=int(last["executorCpuTime"]) // 1_000_000,
+            gc_ms=int(last["jvmGcTime"]),
+            shuffle_wait_ms=int(last["shuffleFetchWaitTime"]) + int(last["shuffleWriteTime"]) // 1_000_000,
+            spilled=int(last["diskBytesSpilled"]),
+            moved=sum(int(last[name]) for name in ("inputBytes", "shuffleReadBytes", "shuffleWriteBytes")),
+            reads=input_rows > 0,
+            writes=int(last["outputBytes"]) > 0 or int(last["outputRecords"]) > 0,
+            rows=input_rows + int(last["shuffleReadRecords"]),
+            longest_ms=_largest(most.get("executorRunTime")),
+            most_rows=max(
+                _largest((most.get("inputMetrics") or {}).get("recordsRead")),
+                _largest((most.get("shuffleReadMetrics") or {}).get("readRecords")),
+            ),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ValueError("not the attempts of a stage") from error
+
+
+def _largest(values: Sequence[float] | None) -> int:
+    return int(values[-1]) if values else 0
+
+
+def _epoch_ms(text: str) -> int:
+    """Return a time such as `2026-11-28T23:10:11.123GMT` in epoch milliseconds. Raises ValueError for other texts."""
+    return round(datetime.fromisoformat(text.replace("GMT", "+00:00")).timestamp() * 1000)
