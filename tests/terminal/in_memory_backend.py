@@ -11,6 +11,7 @@ from core.model.act_outcomes import ActOutcome, ActResult
 from core.model.errors import ConfirmationNeeded, HeadgateError
 from core.model.events import EventCause
 from core.model.names import TableName
+from core.observed.spark_work import Executor, WorkOfPool
 from core.plan.confirmation import Confirmation, confirmation_for_swap
 from core.policy.unlocking import Unlock
 from core.project.revision import RevisionTexts
@@ -25,6 +26,7 @@ from tui.presentation.reports.table_history import HistoryEntry
 from tui.presentation.screen_content.changes import ChangeRow
 from tui.presentation.screen_content.lineage_tab import ColumnDetails
 from tui.presentation.screen_content.statement_detail import DeclaredDetails
+from tui.presentation.view.pools import PoolUse, uses_of_pools
 from tui.screens.backend import PlanView, ProjectView, RunView
 
 
@@ -39,6 +41,7 @@ class FakeBackend:
         self.problems_in_files = 0
         self.lost = ""
         """Why the schemas cannot be read; empty if they can."""
+        self.work = WorkOfPool((Executor("driver", "127.0.0.1", 2, 1, 3_600_000, 90_000, 812_000_000),))
         self.staged_marks: tuple[StagedRow, ...] = (
             StagedRow("alice", "/p", TableName("oven_load"), "deploy", now - 60),
         )
@@ -209,6 +212,13 @@ class FakeBackend:
 
     def run(self, run_id: str) -> RunView | None:
         return RunView(sample_run(self.now), self.plan(""))
+
+    def pools(self) -> Sequence[PoolUse]:
+        facts = self.current.facts
+        return uses_of_pools(facts, {}, self.current.statements) if facts is not None else ()
+
+    def pool_work(self, pool: str) -> WorkOfPool:
+        return self.work
 
     def events(self, table: str | None = None, limit: int = 100) -> Sequence[EventRow]:
         return tuple(one for one in self.current.events if table in (None, one.table))

@@ -12,6 +12,7 @@ from tui.agent_client.socket_client import AgentClient
 from tui.project_folder.environment_selection import SelectedEnvironment
 
 if TYPE_CHECKING:
+    from core.observed.spark_work import WorkOfPool
     from core.plan.confirmation import Confirmation
     from core.plan.request import PlanRequest
     from core.run.records import RunRow
@@ -144,6 +145,15 @@ class AgentCommands:
         answer = self._client.call("peek", args)
         columns = tuple(str(name) for name in answer.get("columns", ()))
         return PeekedRows(columns, [list(row) for row in answer.get("rows", ())], bool(answer.get("newest_first")))
+
+    def pool_work(self, pool: str) -> "WorkOfPool":
+        """Return what a pool really does. Raises Refused if there is no such pool."""
+        from core.observed.spark_work import WorkOfPool, work_of_pool
+
+        try:
+            return work_of_pool(self._client.call("pool_work", {"pool": pool}))
+        except ValueError:
+            return WorkOfPool(unread="the agent answers in a form that is not known here")
 
     def compare(self, seconds: float) -> str:
         """Begin a comparison with the base, or join the one that is running; return its id.

@@ -1,39 +1,20 @@
 """The command `pool`: lists the pools of an environment, or shows one of them."""
 
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
-from core.model.errors import Refused, UsageError
+from core.model.errors import HeadgateError, Refused, UsageError
 from core.model.names import is_environment_name
-from core.model.states import State, WantedState
-from core.observed.versions import StatementLine
-from core.project.model import Pool
-from core.text.wording import counted, did_you_mean
-from state.row_types import EnvironmentRow, PoolRow
+from core.observed.spark_work import WorkOfPool
+from core.observed.versions import StatementLine, heartbeat_age_s, is_stale
+from core.text.wording import did_you_mean
+from state.ledger_snapshot import LedgerSnapshot
+from state.row_types import EnvironmentRow
 from tui.command_line.context import CommandContext
 from tui.presentation.styling.table_layout import format_table
-from tui.presentation.styling.value_formatting import clock
-from tui.presentation.view.pools import pool_named, pool_of_line
+from tui.presentation.view.pools import PoolUse, pool_named, uses_of_pools
 from tui.project_folder.environment_selection import has_ledger
-
-
-@dataclass(frozen=True, slots=True)
-class _PoolUse:
-    row: PoolRow
-    statements: tuple[StatementLine, ...]
-
-    @property
-    def wanted(self) -> int:
-        return sum(line.wanted == WantedState.RUNNING for line in self.statements)
-
-    @property
-    def running(self) -> int:
-        return sum(line.state == State.RUNNING for line in self.statements)
-
-    @property
-    def failed(self) -> int:
-        return sum(line.state == State.FAILED for line in self.statements)
 
 
 def pool(context: CommandContext) -> int:
@@ -52,14 +33,10 @@ def pool(context: CommandContext) -> int:
     if context.args.subcommand in ("cordon", "uncordon"):
         return _cordon(context, pool_named(snapshot.facts, context.args.name).name)
     recorded = context.operations.reader.recorded_pools()
-    lines = [line for line in snapshot.statements if not line.external]
-    uses = [
-        _PoolUse(row, tuple(line for line in lines if pool_of_line(snapshot.facts, recorded, line) is row))
-        for row in snapshot.facts.pools
-    ]
+    uses = uses_of_pools(snapshot.facts, recorded, snapshot.statements)
     if context.args.subcommand == "show":
         named = pool_named(snapshot.facts, context.args.name)
-        return _show(context, next(use for use in uses if use.row is named))
+        return _show(context, next(use for use in uses if use.row is named), snapshot)
     return _list(context, uses, snapshot.facts)
 
 
@@ -112,15 +89,15 @@ def _cordon(context: CommandContext, name: str) -> int:
     return 0
 
 
-def _list(context: CommandContext, uses: list[_PoolUse], facts: EnvironmentRow) -> int:
+def _list(context: CommandContext, uses: tuple[PoolUse, ...], facts: EnvironmentRow) -> int:
     if context.output.as_json:
         context.document("headgate.pools/1", pools=[_as_json(use) for use in uses])
         return 0
     head = ("POOL", "STATE", "KIND", "WANTED", "RUNNING", "FAILED", "MOST", "ADDRESS")
     rows = [
         (
-            use.row.name, _state(use.row), _kind(use.row), str(use.wanted), str(use.running), str(use.failed),
-            str(use.row.most or ""), _address(use.row),
+            use.row.name, use.state, use.kind, str(use.wanted), str(use.running), str(use.failed),
+            str(use.row.most or ""), use.address,
         )
         for use in uses
     ]  # fmt: skip
@@ -134,52 +111,42 @@ def _list(context: CommandContext, uses: list[_PoolUse], facts: EnvironmentRow) 
     return 0
 
 
-def _show(context: CommandContext, use: _PoolUse) -> int:
-    row, declared = use.row, use.row.declared
+def _show(context: CommandContext, use: PoolUse, snapshot: LedgerSnapshot) -> int:
+    from tui.presentation.screen_content.pools import pool_facts
+    from tui.presentation.screen_content.statement_rows import RowContext
+    from tui.presentation.screen_content.statement_sheet import LABEL, sheet_text
+    from tui.presentation.styling.theme import WORDS_ALONE
+
+    facts = snapshot.facts
+    assert facts is not None, "its pools were read"
+    no_agent = is_stale(heartbeat_age_s(facts.agent_seen_at, snapshot.read_at), facts.agent_pid)
+    work = None if no_agent else _work(context, use)
     if context.output.as_json:
-        context.document("headgate.pool/1", **_as_json(use), runs=[_query(line) for line in use.statements])
+        runs = [_query(line) for line in use.statements]
+        context.document(
+            "headgate.pool/1", **_as_json(use), runs=runs, work=work.as_json() if work is not None else None
+        )
         return 0
-    cordoned = f"by {row.cordoned_by}, {clock(row.cordoned_at)}: takes no new statements" if row.cordoned_at else ""
-    began = f", since {clock(row.began_at)}" if row.began_at is not None else ""
-    capacity = f" of at most {use.row.most}" if use.row.most is not None else ""
-    facts = [
-        ("state", row.state + (f": {row.detail}" if row.detail else "")),
-        ("cordoned", cordoned),
-        ("kind", _kind(row)),
-        ("spark", row.engine),
-        ("address", _address(row)),
-        ("server", f"{counted(declared.cores, 'core')}, {declared.memory}" if declared and not declared.url else ""),
-        ("session", f"{row.session_id}, the {row.generation}. of this pool{began}" if row.session_id else "none"),
-        (
-            "statements",
-            f"{use.wanted} wanted running{capacity}, {use.running} running, {use.failed} failed",
-        ),
-    ]
-    context.output.print([f"POOL {row.name} of {context.place.title}"])
-    context.output.print([f"  {name:<11} {text}" for name, text in facts if text])
+    look = RowContext(WORDS_ALONE, snapshot.read_at)
+    sheet = pool_facts(use, look, no_agent=no_agent, work=work)
+    context.output.print([f"POOL {use.row.name} of {context.place.title}"])
+    context.output.print((f"  {text}" for text in sheet_text(sheet)), hang=LABEL + 2)
     context.output.print([f"  {_query(line)['statement']:<40} {line.state}" for line in use.statements])
     return 0
+
+
+def _work(context: CommandContext, use: PoolUse) -> WorkOfPool:
+    try:
+        return context.operations.agent.pool_work(use.row.name)
+    except HeadgateError as error:
+        return WorkOfPool(unread=error.summary)
 
 
 def _query(line: StatementLine) -> dict[str, Any]:
     return {"statement": f"{line.table}@v{line.version}", "state": line.state, "wanted": line.wanted}
 
 
-def _state(row: PoolRow) -> str:
-    return f"{row.state}, cordoned" if row.cordoned_at is not None else row.state
-
-
-def _kind(row: PoolRow) -> str:
-    if row.declared is None:
-        return "?"
-    return "remote" if row.declared.url else "cluster" if row.declared.master else "local"
-
-
-def _address(row: PoolRow) -> str:
-    return row.declared.address if row.declared is not None else Pool().address
-
-
-def _as_json(use: _PoolUse) -> dict[str, Any]:
+def _as_json(use: PoolUse) -> dict[str, Any]:
     row, declared = use.row, use.row.declared
     return {
         "name": row.name,
@@ -189,8 +156,8 @@ def _as_json(use: _PoolUse) -> dict[str, Any]:
         "cordoned_at": row.cordoned_at,
         "cordoned_by": row.cordoned_by or None,
         "spark": row.engine or None,
-        "kind": _kind(row),
-        "address": _address(row),
+        "kind": use.kind,
+        "address": use.address,
         "cores": declared.cores if declared is not None and not declared.url else None,
         "memory": declared.memory if declared is not None and not declared.url else None,
         "statements": {"wanted": use.wanted, "running": use.running, "failed": use.failed, "most": use.row.most},

@@ -34,9 +34,11 @@ from tui.services.deployed_statements import history_of, statement_details
 from tui.services.plan_submission import find_plan_row, plan_of_row, with_edits
 
 if TYPE_CHECKING:
+    from core.observed.spark_work import WorkOfPool
     from core.project.model import Project, Table
     from state.ledger import LedgerReader
     from tui.presentation.reports.table_history import HistoryEntry
+    from tui.presentation.view.pools import PoolUse
     from tui.services.environment_service import EnvironmentService
 
 LOG_LINES = 2000
@@ -210,6 +212,22 @@ class ConsoleBackend:
     def environments(self) -> Mapping[str, bool]:
         """Map each environment of the project to whether it was ever started here, in the order of headgate.yml."""
         return environments_started(self._service.place, self._service.environ)
+
+    def pools(self) -> "tuple[PoolUse, ...]":
+        """Return the environment's pools in declared order, with their statements."""
+        from tui.presentation.view.pools import uses_of_pools
+
+        now = self._service.snapshot()
+        return uses_of_pools(now.facts, self.reader.recorded_pools(), now.statements) if now.facts is not None else ()
+
+    def pool_work(self, pool: str) -> "WorkOfPool":
+        """Return what a pool really does or, if the agent does not answer, why that is not known."""
+        from core.observed.spark_work import WorkOfPool
+
+        try:
+            return self.agent.pool_work(pool)
+        except HeadgateError as error:
+            return WorkOfPool(unread=error.summary)
 
     # Files.
 

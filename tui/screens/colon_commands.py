@@ -38,7 +38,7 @@ def run_command(screen: StatementActionsScreen, text: str) -> None:
             host.go_home()
         case "st" | "statements":
             host.open_screen("statements", filter_text=rest)
-        case "audit" | "log" | "runs" | "changes":
+        case "audit" | "log" | "runs" | "pools" | "changes":
             host.open_screen(word)
         case "events" if not rest:
             host.open_screen("events")

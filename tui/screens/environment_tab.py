@@ -34,6 +34,7 @@ SCREENS = {
     "review": ("review", "ReviewScreen"),
     "run": ("runs", "RunScreen"),
     "runs": ("runs", "RunsScreen"),
+    "pools": ("pools", "PoolsScreen"),
     "audit": ("audit_log_events", "AuditScreen"),
     "log": ("audit_log_events", "LogScreen"),
     "events": ("audit_log_events", "EventsScreen"),

@@ -117,6 +117,7 @@ class CommandHandler:
             "upgrade_shown": self._note_upgrade,
             "measure": self._measure,
             "look_for_inputs": self._look_for_inputs,
+            "pool_work": self._pool_work,
             "unlock": self._policies.unlock,
             "lock": self._policies.lock,
             "policy_apply": self._policies.apply,
@@ -139,7 +140,7 @@ class CommandHandler:
             raise UsageError(
                 f"the agent does not know the command {cut(str(op), 40)!r}", remedy="restart the agent after an upgrade"
             )
-        if op in ("status", "peek", "compare", "comparison", "measure", "look_for_inputs", "adoption"):
+        if op in ("status", "peek", "compare", "comparison", "measure", "look_for_inputs", "adoption", "pool_work"):
             self._admit_look(caller, request, args)
             return answer(caller, args, "")
         began = time.monotonic()
@@ -295,6 +296,9 @@ class CommandHandler:
         there = [mark.table for mark in mine if mark.table in asked]
         self._agent.ledger.unstage(caller.name, folder, there)
         return {"unstaged": there}
+
+    def _pool_work(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
+        return self._agent.work.of_pool(self._agent.pools.named(str(args.get("pool", ""))).name).as_json()
 
     def _peek(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
         table = parse_table_name(str(args.get("table", "")))

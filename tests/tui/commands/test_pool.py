@@ -1,13 +1,18 @@
 """`headgate pool` lists pools and shows one; `ls` and `logs` name them."""
 
 import json
+import os
+import time
 from pathlib import Path
 
 import pytest
 from ledger_rows import deployment_row
 
+from core.model.errors import AgentUnreachable
+from core.observed.spark_work import Executor, WorkOfPool
 from core.project.model import Pool
 from state.ledger import Ledger
+from tui.agent_client.agent_commands import AgentCommands
 from tui.command_line.exit_codes import run_command_line
 
 POOLS = [("small", Pool("small", statements=4)), ("large", Pool("large", "sc://big:15002/;x=1"))]
@@ -39,10 +44,33 @@ def test_the_list_counts_what_runs_where(two: Ledger, capsys: pytest.CaptureFixt
 
 def test_a_pool_is_shown_with_its_statements(two: Ledger, capsys: pytest.CaptureFixture[str]) -> None:
     text = printed(["pool", "show", "large"], capsys)
-    assert "silent: no answer within 5 s" in text and "b@v1" in text and "a@v1" not in text
+    assert "silent  no answer within 5 s" in text and "b@v1" in text and "a@v1" not in text
     assert "1 wanted running of at most 4" in printed(["pool", "show", "small"], capsys)
     assert run_command_line(["pool", "show", "larg"]) == 2
     assert "did you mean large?" in capsys.readouterr().err
+
+
+def test_a_pool_that_an_agent_keeps_is_shown_with_what_it_really_does(
+    two: Ledger, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = WorkOfPool((Executor("driver", "h", 2, 1, 60_000, 6_000, 800_000_000),))
+    monkeypatch.setattr(AgentCommands, "pool_work", lambda self, pool: work)
+    text = printed(["pool", "show", "small"], capsys)
+    assert "the last agent, which no longer runs" in text and "its server" not in text
+    two.put_agent(os.getpid(), time.time())
+    two.heartbeat(time.time())
+    text = printed(["pool", "show", "small"], capsys)
+    assert "says        the agent, whose calls it answers" in text
+    assert "its server  1 of 2 cores busy  tasks ran 1m in all  10.0% of it garbage collection" in text
+    assert json.loads(printed(["pool", "show", "small", "--json"], capsys))["work"] == json.loads(
+        json.dumps(work.as_json())
+    )
+
+    def lost(self: AgentCommands, pool: str) -> WorkOfPool:
+        raise AgentUnreachable("the agent does not answer")
+
+    monkeypatch.setattr(AgentCommands, "pool_work", lost)
+    assert "not known: the agent does not answer" in printed(["pool", "show", "small"], capsys)
 
 
 def test_ls_shows_and_filters_the_pool_of_several(two: Ledger, capsys: pytest.CaptureFixture[str]) -> None:

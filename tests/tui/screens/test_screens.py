@@ -350,7 +350,7 @@ def test_every_screen_draws_at_every_size(size: tuple[int, int]) -> None:
             "statements": ({}, "menu_sales"), "detail": ({"table": "oven_load"}, "VERDICT"), "changes": ({},
             "rebuild + 1"),
             "review": ({"plan_hash": "7f3a"}, "PLAN 7f3a"), "run": ({"run_id": "9f2c"}, "RUN 9f2c"),
-            "runs": ({}, "9f2c9f"), "rows": ({"table": "till"}, "margherita"),
+            "runs": ({}, "9f2c9f"), "pools": ({}, "garbage collection"), "rows": ({"table": "till"}, "margherita"),
             "audit": ({}, "bob"), "log": ({}, "headgate stop crm_orders"), "help": ({}, "KEYS on home"),
             "report": (OPENED_WITH["report"], "two columns"),
         }  # fmt: skip

@@ -115,6 +115,7 @@ COMMANDS: tuple[ColonCommand, ...] = (
     ColonCommand("audit", ":audit", "Audit log: who did what, when, and what they typed to confirm"),
     ColonCommand("events", ":events [TABLE…]", "Events, newest first: of all tables, or of those named"),
     ColonCommand("runs", ":runs", "All runs"),
+    ColonCommand("pools", ":pools", "The pools, and what each of them really does"),
     ColonCommand("run", ":run [id]", "A run; by default the open or the last one"),
     ColonCommand("ack", ":ack [id]", "Acknowledge failed runs, which removes them from the first line"),
     ColonCommand("retry", ":retry [id]", "Retry the failed steps of a run; also :skip, :pause, :cancel [id]"),

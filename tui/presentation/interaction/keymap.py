@@ -9,7 +9,9 @@ from enum import StrEnum
 
 LIST_SCREENS = frozenset({"home", "statements"})
 RECORD_SCREENS = frozenset({"runs", "audit", "log", "events"})
-ALL_SCREENS = LIST_SCREENS | RECORD_SCREENS | {"detail", "changes", "review", "run", "rows", "report", "help"}
+ALL_SCREENS = LIST_SCREENS | RECORD_SCREENS | {
+    "detail", "changes", "review", "run", "rows", "report", "help", "pools",
+}  # fmt: skip
 STATEMENT_SCREENS = LIST_SCREENS | {"detail"}
 ROW_SCREENS = frozenset({"changes", "review", "run", "events", "audit", "log", "rows"})
 """Screens whose rows may be about one statement, several or none."""

@@ -1,10 +1,13 @@
 """The pools of an environment in words, and the pool of each statement."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from core.model.errors import UsageError
-from core.model.names import TableName
+from core.model.names import TableName, trigger_s
+from core.model.states import State, WantedState
 from core.observed.versions import StatementLine
+from core.project.model import Pool
 from core.text.wording import did_you_mean
 from state.row_types import EnvironmentRow, PoolRow
 
@@ -33,3 +36,71 @@ def pool_named(facts: EnvironmentRow, name: str) -> PoolRow:
 def pool_of_line(facts: EnvironmentRow, recorded: Mapping[tuple[TableName, int], str], line: StatementLine) -> PoolRow:
     """Return the pool in which a statement runs or was last started; `recorded` is `LedgerReader.recorded_pools`."""
     return facts.pool_of(recorded.get((line.table, line.version), ""))
+
+
+@dataclass(frozen=True, slots=True)
+class PoolUse:
+    """A pool, with the versions of statements that run in it or were last started in it."""
+
+    row: PoolRow
+    statements: tuple[StatementLine, ...]
+
+    @property
+    def wanted(self) -> int:
+        """Number of statements that should be running."""
+        return sum(line.wanted == WantedState.RUNNING for line in self.statements)
+
+    @property
+    def running(self) -> int:
+        return sum(line.state == State.RUNNING for line in self.statements)
+
+    @property
+    def failed(self) -> int:
+        return sum(line.state == State.FAILED for line in self.statements)
+
+    @property
+    def state(self) -> str:
+        """The state of the pool, and whether it takes no new statements."""
+        return f"{self.row.state}, cordoned" if self.row.cordoned_at is not None else self.row.state
+
+    @property
+    def kind(self) -> str:
+        """`local`, `cluster` or `remote`; `?` if no agent has recorded how the pool is declared."""
+        declared = self.row.declared
+        if declared is None:
+            return "?"
+        return "remote" if declared.url else "cluster" if declared.master else "local"
+
+    @property
+    def address(self) -> str:
+        """The address of the pool without parameters, which can be secrets."""
+        return (self.row.declared or Pool()).address
+
+    def busiest(self, now: float) -> tuple[tuple[StatementLine, float], ...]:
+        """Return the running statements whose batches take most of the time, each with that share, largest first.
+
+        The share is the duration of the newest batch in the interval of the trigger. A statement without a recent batch
+        is left out.
+        """
+        found = []
+        for line in self.statements:
+            if line.state == State.RUNNING and line.batch_ms and line.committed_at is not None:
+                batch_s, every_s = line.batch_ms / 1000, trigger_s(line.trigger)
+                if now - line.committed_at <= 3 * max(batch_s, every_s) + _LATE_S:
+                    found.append((line, min(1.0, batch_s / max(every_s, batch_s))))
+        return tuple(sorted(found, key=lambda each: (-each[1], -(each[0].batch_ms or 0), each[0].table)))
+
+
+_LATE_S = 10.0
+"""Seconds by which a measurement may be late."""
+
+
+def uses_of_pools(
+    facts: EnvironmentRow, recorded: Mapping[tuple[TableName, int], str], lines: Iterable[StatementLine]
+) -> tuple[PoolUse, ...]:
+    """Return the pools in declared order with their statements; `recorded` is `LedgerReader.recorded_pools`."""
+    by_pool: dict[str, list[StatementLine]] = {}
+    for line in lines:
+        if not line.external:
+            by_pool.setdefault(pool_of_line(facts, recorded, line).name, []).append(line)
+    return tuple(PoolUse(row, tuple(by_pool.get(row.name, ()))) for row in facts.pools)

@@ -1,0 +1,103 @@
+"""What a pool really does, as lines: who says its state, its executors, its cluster, and its busiest statements."""
+
+from dataclasses import replace
+
+import pytest
+
+from core.observed.spark_work import ClusterFigures, Executor, WorkOfPool
+from core.project.model import Pool
+from state.row_types import PoolRow
+from tests.terminal.in_memory_backend import FakeBackend
+from tests.terminal.pizzeria_values import NOW
+from tui.presentation.screen_content.pools import pool_columns, pool_facts, pool_row
+from tui.presentation.screen_content.statement_rows import RowContext
+from tui.presentation.screen_content.statement_sheet import sheet_lines, sheet_text
+from tui.presentation.styling.styled_text import line_width, plain
+from tui.presentation.styling.table_layout import header
+from tui.presentation.styling.theme import UNICODE
+from tui.presentation.view.pools import PoolUse, uses_of_pools
+
+LOOK = RowContext(UNICODE, NOW)
+CLUSTER = Pool("cluster", cores=8, memory="4g", master="spark://m:7077")
+EXECUTORS = (
+    Executor("0", "h1", 4, 5, 7_200_000, 720_000, 3_100_000_000),
+    Executor("1", "h2", 4, 0, 0, 0),
+    Executor("driver", "h0", 0, 0, 0, 0, 900_000_000),
+)
+
+
+def use(state: str = "up", declared: Pool | None = CLUSTER) -> PoolUse:
+    (found,) = FakeBackend().pools()
+    row = PoolRow(name="cluster", state=state, declared=declared, session_id="5e55", generation=3, most=40)
+    return replace(found, row=row)
+
+
+def facts(pool: PoolUse, work: WorkOfPool | None = None, *, no_agent: bool = False) -> list[str]:
+    return sheet_text(pool_facts(pool, LOOK, no_agent=no_agent, work=work))
+
+
+def test_a_pool_on_a_cluster_shows_its_executors_beside_what_the_master_counts() -> None:
+    work = WorkOfPool(EXECUTORS, cluster=ClusterFigures("ALIVE", 3, 1, 12, 4, 2))
+    assert facts(use(), work)[:9] == [
+        "state       up",
+        "says        the agent, whose calls it answers",
+        "server      cluster  spark://m:7077  8 cores, 4g for each executor",
+        "session     5e55  the 3. of this pool",
+        "statements  9 wanted running of at most 40  7 running  1 failed",
+        "cluster     master ALIVE  3 workers alive, 1 other gone  4 of 12 cores free  2 applications",
+        "executors   executor 0 on h1  4 of 4 cores busy  tasks ran 2h in all  10.0% of it garbage collection  "
+        "heap up to 3.1 GB of 4g",
+        "            executor 1 on h2  0 of 4 cores busy  tasks ran 0s in all",
+        "            its server  no tasks  heap up to 900 MB",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("state", "no_agent", "who"),
+    [
+        ("silent", False, "the agent, whose calls it does not answer"),
+        ("degraded", False, "the agent, which asks the master of its cluster, spark://m:7077"),
+        ("down", False, "the agent"),
+        ("up", True, "the last agent, which no longer runs"),
+    ],
+)
+def test_it_is_said_who_says_a_state(state: str, no_agent: bool, who: str) -> None:
+    assert f"says        {who}" in facts(use(state), no_agent=no_agent)
+
+
+def test_a_pool_that_takes_no_new_statements_says_so() -> None:
+    pool = use()
+    cordoned = replace(pool, row=replace(pool.row, cordoned_at=NOW, cordoned_by="alice", engine="4.2.0"))
+    assert "up, cordoned" in plain(pool_row(cordoned, 80))
+    shown = facts(cordoned)
+    assert [each for each in shown if each.startswith("cordoned    by alice, ")]
+    assert "server      cluster  spark://m:7077  8 cores, 4g for each executor  Spark 4.2.0" in shown
+
+
+def test_what_nobody_could_read_is_not_known() -> None:
+    shown = facts(use(), WorkOfPool(unread="no answer within 8 s", cluster_unread="h cannot be read"))
+    assert "executors   not known: no answer within 8 s" in shown and "cluster     not known: h cannot be read" in shown
+    assert not [each for each in facts(use()) if each.startswith("executors")], "nobody was asked"
+    local = facts(use(declared=Pool()), WorkOfPool(EXECUTORS[:1]))
+    assert "server      local  2 cores, 2g" in local and not [each for each in local if each.startswith("cluster")]
+
+
+def test_the_busiest_statements_are_those_whose_batches_take_most_of_their_trigger() -> None:
+    backend = FakeBackend()
+    backend.change("till", batch_ms=9_000, committed_at=NOW - 2)
+    backend.change("clients", batch_ms=9_500, committed_at=NOW - 3600)
+    (pool,) = uses_of_pools(backend.current.facts, {}, backend.current.statements)  # type: ignore[arg-type]  # Known.
+    found = pool.busiest(NOW)
+    assert (found[0][0].table, found[0][1]) == ("till", 1.0)
+    assert "clients" not in [line.table for line, _ in found], "its last batch was an hour ago"
+    assert "busiest     till@v1  100% busy  9.0 s in a batch, trigger 3 seconds" in facts(pool)
+
+
+@pytest.mark.parametrize("width", [80, 200])
+def test_lines_fit(width: int) -> None:
+    work = WorkOfPool(EXECUTORS, cluster=ClusterFigures("ALIVE", 3, 1, 12, 4, 2))
+    pool = use()
+    sheet = sheet_lines(pool_facts(pool, LOOK, no_agent=False, work=work), LOOK, width)
+    lines = (header(pool_columns(width), width), pool_row(pool, width), *sheet)
+    assert max(map(line_width, lines)) <= width
+    assert ("spark://m:7077" in plain(lines[1])) == (width == 200)

@@ -1,0 +1,138 @@
+"""Pools as lines: the list, and what one of them really does. The facts of a pool are also those of `pool show`."""
+
+from collections.abc import Iterator
+
+from core.observed.spark_work import Executor, WorkOfPool
+from core.project.model import LOCAL, Pool
+from core.text.wording import counted
+from tui.presentation.screen_content.statement_rows import RowContext
+from tui.presentation.screen_content.statement_sheet import SheetFact
+from tui.presentation.styling.styled_text import Line, Span, Tone
+from tui.presentation.styling.table_layout import TableColumn, table_row
+from tui.presentation.styling.value_formatting import clock, long_duration, short_size
+from tui.presentation.view.pools import PoolUse
+
+MOST_BUSY = 5
+"""Number of the busiest statements that are shown."""
+
+STATE_TONES = {"up": Tone.GOOD, "starting": Tone.CHANGING, "off": Tone.DIM, "silent": Tone.CHANGING}
+"""Tones of the states of a pool; any other state is bad."""
+
+_COLUMNS = (
+    TableColumn("pool", "POOL", 13),
+    TableColumn("state", "STATE", 12),
+    TableColumn("kind", "KIND", 8),
+    TableColumn("wanted", "WANTED", 6, numeric=True),
+    TableColumn("running", "RUNNING", 7, numeric=True),
+    TableColumn("failed", "FAILED", 6, numeric=True),
+    TableColumn("most", "MOST", 4, numeric=True),
+    TableColumn("cores", "CORES", 5, numeric=True),
+    TableColumn("memory", "MEMORY", 6, numeric=True),
+)
+_ADDRESS = TableColumn("address", "ADDRESS", 0)
+
+
+def pool_columns(width: int) -> tuple[TableColumn, ...]:
+    """Return the columns of the list that fit."""
+    return (*_COLUMNS, _ADDRESS) if width >= 100 else _COLUMNS
+
+
+def pool_row(use: PoolUse, width: int) -> Line:
+    """Render a pool in the list."""
+    row = use.row
+    declared = row.declared if row.declared is not None and not row.declared.url else None
+    cells = {
+        "pool": Span(row.name),
+        "state": Span(use.state, STATE_TONES.get(row.state, Tone.BAD)),
+        "kind": Span(use.kind, Tone.DIM),
+        "wanted": Span(str(use.wanted)),
+        "running": Span(str(use.running)),
+        "failed": Span(str(use.failed), Tone.BAD if use.failed else Tone.DIM),
+        "most": Span(str(row.most or "")),
+        "cores": Span(str(declared.cores) if declared else ""),
+        "memory": Span(declared.memory if declared else ""),
+        "address": Span(use.address, Tone.DIM),
+    }
+    return table_row(cells, pool_columns(width), width)
+
+
+def pool_facts(use: PoolUse, look: RowContext, *, no_agent: bool, work: WorkOfPool | None) -> Iterator[SheetFact]:
+    """Yield the facts of a pool, in order. `work` is None if nobody was asked what the pool really does."""
+    row, declared = use.row, use.row.declared
+    tone = Tone.DIM if no_agent else STATE_TONES.get(row.state, Tone.BAD)
+    yield SheetFact("state", (Span(row.state, tone), Span(row.detail, tone)))
+    yield SheetFact("says", (Span(_who_says(use, no_agent=no_agent), Tone.DIM),))
+    if row.cordoned_at is not None:
+        cordon = f"by {row.cordoned_by}, {clock(row.cordoned_at)}: takes no new statements"
+        yield SheetFact("cordoned", (Span(cordon, Tone.CHANGING),))
+    size = f"{counted(declared.cores, 'core')}, {declared.memory}" if declared and not declared.url else ""
+    each = f"{size} for each executor" if declared and declared.master else size
+    address = "" if use.kind == LOCAL else use.address
+    engine = Span(f"Spark {row.engine}" if row.engine else "")
+    yield SheetFact("server", (Span(use.kind), Span(address), Span(each), engine))
+    began = f"since {clock(row.began_at)}" if row.began_at is not None else ""
+    session = (Span(row.session_id), Span(f"the {row.generation}. of this pool", Tone.DIM), Span(began, Tone.DIM))
+    yield SheetFact("session", session if row.session_id else (Span("none", Tone.DIM),))
+    capacity = f" of at most {row.most}" if row.most is not None else ""
+    failed = Span(f"{use.failed} failed", Tone.BAD if use.failed else Tone.DIM)
+    yield SheetFact(
+        "statements", (Span(f"{use.wanted} wanted running{capacity}"), Span(f"{use.running} running"), failed)
+    )
+    if work is not None:
+        if cluster := _cluster(work):
+            yield SheetFact("cluster", tuple(map(Span, cluster)))
+        if work.unread:
+            yield SheetFact("executors", (Span(f"not known: {work.unread}", Tone.DIM),))
+        for number, executor in enumerate(work.executors):
+            yield SheetFact("" if number else "executors", tuple(map(Span, _executor(executor, declared))))
+    for number, (line, share) in enumerate(use.busiest(look.now)[:MOST_BUSY]):
+        took = f"{(line.batch_ms or 0) / 1000:.1f} s in a batch, trigger {line.trigger}"
+        words = (Span(f"{line.table}@v{line.version}"), Span(f"{share:.0%} busy"), Span(took, Tone.DIM))
+        yield SheetFact("" if number else "busiest", words)
+
+
+def _who_says(use: PoolUse, *, no_agent: bool) -> str:
+    if no_agent:
+        return "the last agent, which no longer runs"
+    match use.row.state:
+        case "up":
+            return "the agent, whose calls it answers"
+        case "silent":
+            return "the agent, whose calls it does not answer"
+        case "degraded" if use.row.declared is not None:
+            return f"the agent, which asks the master of its cluster, {use.row.declared.master}"
+        case _:
+            return "the agent"
+
+
+def _cluster(work: WorkOfPool) -> tuple[str, ...]:
+    found = work.cluster
+    if found is None:
+        return (f"not known: {work.cluster_unread}",) if work.cluster_unread else ()
+    gone = f", {counted(found.gone, 'other')} gone" if found.gone else ""
+    return (
+        f"master {found.status}",
+        f"{counted(found.alive, 'worker')} alive{gone}",
+        f"{found.free_cores} of {counted(found.cores, 'core')} free",
+        counted(found.applications, "application"),
+    )
+
+
+def _executor(executor: Executor, declared: Pool | None) -> tuple[str, ...]:
+    name = "its server" if executor.id == "driver" else f"executor {executor.id} on {executor.host}"
+    share = executor.gc_share
+    heap = ""
+    if executor.heap_peak is not None:
+        runs_tasks = declared is not None and not declared.url and executor.cores
+        of = f" of {declared.memory}" if runs_tasks and declared is not None else ""
+        heap = f"heap up to {short_size(executor.heap_peak)}{of}"
+    if not executor.cores:
+        return name, "no tasks", heap
+    return (
+        name,
+        # Spark counts a task that has just ended for some time.
+        f"{min(executor.active_tasks, executor.cores)} of {counted(executor.cores, 'core')} busy",
+        f"tasks ran {long_duration(executor.tasks_ms / 1000)} in all",
+        "" if share is None else f"{share:.1%} of it garbage collection",
+        heap,
+    )
