@@ -57,11 +57,13 @@ def plan_drain(
     *,
     to: str = "",
     cordoned: Collection[str] = (),
+    lost: bool = False,
 ) -> Drain:
     """Return where each running statement of `pool` goes: to the pool `to` or, without it, where most room is left.
 
     Pools in `cordoned` take none. A statement goes to the pool with the most free places; of equal ones, to that with
     the fewest statements, then to the first declared. Statements are placed by name, so the result is always the same.
+    Older versions and unconfirmed stops are no obstacle in a pool that is `lost`, since nothing runs there.
     """
     found = [each for each in deployments if not (each.external or each.deleted)]
     serving = {(each.table, each.version) for each in serving_versions(found).values()}
@@ -87,7 +89,7 @@ def plan_drain(
     elif left:
         rooms = tuple(Room.LEFT.of(pool=each.name, most=each.statements, has=has[each.name]) for each in targets)
         refusals.append(DrainRefusal.NO_ROOM.of(tables=tuple(left), rooms=rooms))
-    stay = [each for key, each in here.items() if key not in moving]
+    stay = [each for key, each in here.items() if key not in moving and not lost]
     if older := tuple(physical_name(each.table, each.version) for each in stay if each.wanted == WantedState.RUNNING):
         refusals.append(DrainRefusal.OLDER_VERSION.of(versions=older))
     if ends := tuple(physical_name(each.table, each.version) for each in stay if each.wanted != WantedState.RUNNING):

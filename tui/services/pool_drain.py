@@ -58,7 +58,7 @@ def planned_drain(
     if pool == asked.drains_to:
         raise UsageError(f"{pool} cannot be drained into itself", remedy="name another pool: headgate pool list")
     cordoned = {row.name for row in facts.pools if row.cordoned_at is not None}
-    found = plan_drain(environment, reader.deployments(), pool, to=asked.drains_to, cordoned=cordoned)
+    found = plan_drain(environment, reader.deployments(), pool, to=asked.drains_to, cordoned=cordoned, lost=asked.lost)
     if found.refusals:
         why = "; ".join(map(str, found.refusals))
         raise Refused(

@@ -37,7 +37,9 @@ class PoolDrains:
         facts, deployments = self.agent.ledger.facts(), self.agent.ledger.deployments()
         cordoned = {row.name for row in facts.pools if row.cordoned_at is not None}
         environment = self.agent.layout.environment
-        found = plan_drain(environment, deployments, pool.name, to=request.drains_to, cordoned=cordoned)
+        found = plan_drain(
+            environment, deployments, pool.name, to=request.drains_to, cordoned=cordoned, lost=request.lost
+        )
         if found.refusals:
             why = "; ".join(map(str, found.refusals))
             raise Refused(f"{pool.name} cannot be drained: {why}", remedy=str(found.refusals[0].remedy))

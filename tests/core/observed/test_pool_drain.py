@@ -58,6 +58,15 @@ def test_every_reason_is_given_at_once() -> None:
     ]
 
 
+def test_nothing_but_room_keeps_statements_in_a_lost_pool() -> None:
+    older = deployment_row("a", version=2, pool=OLD, active=False)
+    stopping = deployment_row("s", pool=OLD, state="unknown", wanted="stopped")
+    found = drained([*rows("a", state="unknown"), older, stopping], Pool("x"), lost=True)
+    assert (dict(found.moves), found.refusals) == ({"a": "x"}, ())
+    full = drained(rows("ab", state="unknown"), Pool("x", statements=1), lost=True)
+    assert [each.kind for each in full.refusals] == [DrainRefusal.NO_ROOM]
+
+
 def test_what_is_stopped_or_has_failed_stays_and_is_named() -> None:
     stopped = rows("s", state="stopped", wanted="stopped")
     found = drained([*rows("a"), *stopped, *rows("f", state="failed"), *rows("e", external=True)], Pool("x"))
