@@ -8,12 +8,16 @@ from typing import Any
 
 import pytest
 
+from core.bench.made_up_sample import made_up_sample
 from core.bench.replayed_load import ReplayedLoad, Row, SourceSample
 from core.bench.request import BenchSource
 from core.model.errors import UsageError
 from core.model.names import TableName
+from core.sql.ddl_reader import read_ddl
+from core.sql.kafka_topics import row_expressions, topic_fault
 from pipelines.bench import load_messages
 from pipelines.bench.load_messages import MessageMaker, sampled_rows
+from pipelines.spark_connect.session import Session
 
 S = TableName("s")
 AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -126,3 +130,28 @@ def test_a_binary_key_that_is_not_declared_is_kept(sampled: Sampled) -> None:
     declared = source("id bigint; _key binary")
     rows = sampled(declared, (b"\xff\x00", '{"id": 1}'))
     assert rows[0]["_key"] == base64.b64encode(b"\xff\x00").decode() and made(declared, rows)[0][1][0] == b"\xff\x00"
+
+
+@pytest.mark.spark
+@pytest.mark.drill
+@pytest.mark.long
+def test_readers_get_the_rows_of_the_load(session: Session) -> None:
+    """Made-up rows of every type are read by the expressions of a statement without a fault."""
+    columns = "id BIGINT, n DECIMAL(9,2), day DATE, at TIMESTAMP, local TIMESTAMP_NTZ, tags ARRAY<STRING>, ok BOOLEAN"
+    for format, more in (("json", ", b BINARY, s STRUCT<x: INT>"), ("debezium", ", _op STRING, _lsn BIGINT")):
+        options = f"'kafka.bootstrap.servers'='b:9092', subscribe='t', 'value.format'='{format}'"
+        ddl, problems = read_ddl(f"CREATE TABLE k ({columns}{more}) USING kafka OPTIONS ({options})", "ddl")
+        assert ddl is not None and topic_fault(ddl) is None, problems
+        kinds = tuple((column.name, column.type) for column in ddl.columns)
+        of = BenchSource(S, "kafka://b:9092/it_t", "kafka", kinds, {"value.format": format})
+        maker = MessageMaker(of, made_up := made_up_sample(S, kinds, {}, event_column="at"))
+        made = [maker.message(row)[1] for row in made_up.rows]
+        messages = [(n, key, value) for n, (key, value, _, _) in enumerate(made)]
+        found: Any = session.spark.createDataFrame(messages, "offset BIGINT, key BINARY, value BINARY")
+        found = found.selectExpr("*", "0 AS partition", "'t' AS topic")
+        steps, selected = row_expressions(ddl)
+        for step in steps:
+            found = found.selectExpr("*", step)
+        rows = found.selectExpr(*selected).collect()
+        assert [row["id"] for row in rows] == [row["id"] for row in made_up.rows]
+        assert all(value is not None for row in rows for value in row), format
