@@ -186,7 +186,8 @@ def bench_sources(
     """Return external tables as the child process needs them.
 
     `operations` is the environment from whose sources the sample is taken, unless `samples` has another file. No
-    database is read. `folders` contains the folder to which rows of a table are written, or the location of its topics.
+    database is read, and no messages whose values are hidden. `folders` contains the folder to which rows of a table
+    are written, or the location of its topics.
     """
     project = operations.projects.read_sound_tables().project
     environment = project.environments[operations.place.environment]
@@ -211,7 +212,7 @@ def bench_sources(
                 format=ddl.format,
                 columns=columns,
                 options={key.lower(): value for key, value in ddl.options},
-                sample=samples.get(name, "" if stands_in else place),
+                sample=samples.get(name, "" if stands_in or table.settings.hides_payload else place),
                 event_column=event_column(columns, [*marks, *other]),
                 literals=tuple((column, equal, tuple(texts)) for (column, equal), texts in sorted(literals.items())),
                 partitioning=ddl.partitioning if format.transaction_log else (),

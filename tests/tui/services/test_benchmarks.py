@@ -42,6 +42,15 @@ def test_a_topic_is_sampled_where_it_is_and_written_in_the_environment(
     assert (source.format, source.options["value.format"], source.stands_in) == ("kafka", "raw", False)
 
 
+def test_messages_whose_values_are_hidden_are_not_copied(folder: Path, operations: EnvironmentService) -> None:
+    declare(
+        folder, "landed", "id BIGINT, kind STRING", TOPIC.replace(", 'value.format'='raw'", "").format("subscribe='in'")
+    )
+    (folder / "pipelines/sources/p/landed/landed.yml").write_text("payload: hidden\n")
+    (source,) = bench_sources(operations, [T("landed")], {T("landed"): "kafka://b:9092/it_1_in"}, {})
+    assert source.sample == ""
+
+
 def test_files_stand_for_a_database_of_which_no_sample_is_read(folder: Path, operations: EnvironmentService) -> None:
     declare(folder, "landed", "id BIGINT, kind STRING", CHANGES)
     (source,) = bench_sources(operations, [T("landed")], {T("landed"): "/e/landed"}, {})
