@@ -52,7 +52,7 @@ class Slowness(FactKind):
     )
     CORES = (
         "its tasks wait {share}% of the time for a free core of the pool",
-        "give the pool more cores, or run fewer statements in it",
+        "give the pool more cores, run fewer statements in it, or free the machine of other work",
     )
     SKEW = (
         "the rows are skewed: one of {tasks} tasks takes {ratio} times as long as the others on average, with "

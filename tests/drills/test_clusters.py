@@ -95,6 +95,20 @@ def told(tiny: Tiny) -> list[str]:
     return [str(row[0]) for row in tiny.ledger("SELECT summary FROM event WHERE kind = 'pool' ORDER BY id")]
 
 
+def test_a_pool_is_shown_with_its_executors_beside_what_the_master_counts(tiny: Tiny) -> None:
+    def work() -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(tiny.run("pool", "show", "cluster", "--json").stdout)["work"]
+        return found
+
+    # The first answers of a server may be late.
+    until(lambda: work()["unread"] == "", 60, "Spark's REST API answers")
+    found = work()
+    assert [(each["id"], each["cores"]) for each in found["executors"]] == [("0", 2), ("driver", 0)]
+    assert {name: found["cluster"][name] for name in ("status", "alive", "gone", "cores", "free_cores")} == {
+        "status": "ALIVE", "alive": 1, "gone": 0, "cores": 2, "free_cores": 0,
+    }  # fmt: skip
+
+
 def test_statements_without_a_worker_are_shown_as_degraded_until_one_is_back(
     tiny: Tiny, cluster: StandaloneCluster
 ) -> None:
