@@ -49,6 +49,16 @@ def physical_name(table: TableName, version: int) -> str:
     return f"{table}__v{version}"
 
 
+_MOVED_SUFFIX = r"fork|empty|[0-9a-f]{8}|rewrite\.[\w-]+|\w+__v\d+\.\d+"
+"""Pattern of the suffix of a version's folder that a move, fork, rewrite or history step created."""
+
+
+def is_folder_of_version(folder: str, table: object, version: object) -> bool:
+    """True if a folder name is that of a version, with any prefix, or of a copy that a step has made of it."""
+    version_name = re.escape(f"{table}__v{version}")
+    return re.fullmatch(rf"[\w.]*{version_name}(\.({_MOVED_SUFFIX}))?", folder) is not None
+
+
 def query_name(table: TableName, version: int) -> str:
     """Return the name of a version's streaming query, such as `orders@v3`; it is unique on a pool."""
     return f"{table}@v{version}"

@@ -281,7 +281,7 @@ class Checkpoints(Protocol):
         """
 
     def is_there(self, folder: str) -> bool:
-        """True if the folder exists on this machine."""
+        """True if the folder exists."""
 
     def has_owner(self, folder: str) -> bool:
         """True if the folder is that of a version or checkpoint of any ledger.
@@ -336,7 +336,7 @@ class Checkpoints(Protocol):
         """Return the topics that do not exist, by location, or why that is unknown. Each cluster is asked once."""
 
     def missing_folders(self, folders: Iterable[str]) -> tuple[str, ...]:
-        """Return the local folders, of absolute paths, that do not exist; others may be missing or unknown."""
+        """Return the folders, of absolute paths, that certainly do not exist; others may be missing or unknown."""
 
     def newest_message(self, location: str) -> tuple[int, float | None]:
         """Return the sum of the topics' latest offsets, and the newest timestamp of their messages in epoch seconds.
@@ -346,7 +346,7 @@ class Checkpoints(Protocol):
         """
 
     def expect_lag(self, of: Iterable[tuple[str, Sources]]) -> None:
-        """Request, all at once, the topic offsets that `lag` will need for these checkpoints and sources."""
+        """Read, all at once, checkpoints in HDFS and offsets of topics that `lag` will need for these sources."""
 
     def lag(self, checkpoint: str, sources: Sources) -> tuple[SourceLag, ...]:
         """Measure how far a running or stopped statement is behind each of its sources."""
@@ -383,7 +383,7 @@ class Checkpoints(Protocol):
     # Contents of tables.
 
     def contents(self, folder: str, format: str) -> FolderContents | None:
-        """Return the number, size and age of a table's files; None if the table does not exist on this machine.
+        """Return the number, size and age of a table's files; None if the table does not exist.
 
         The call is slow for tables with many files.
         """

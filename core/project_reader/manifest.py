@@ -20,6 +20,7 @@ from core.policy.roles_and_rules import (
     Policy,
 )
 from core.project.connectors import CONNECTORS, Connector, coordinate_fault, is_exclusion
+from core.project.data_folder import data_folder_fault
 from core.project.manifest_head import COLOURS, MANIFEST_PATH, PLACES, ManifestHead
 from core.project.model import (
     Compatibility,
@@ -247,7 +248,7 @@ def _environment(name: str, section: YamlSection, variables: Mapping[str, Declar
         name=name,
         protected=section.flag("protected", False),
         colour=_colour(section),
-        data=section.text("data", "data"),
+        data=_data(section),
         naming=read_naming(section),
         pool=named[0] if named else read_pool(section),
         named_pools=named,
@@ -260,6 +261,14 @@ def _environment(name: str, section: YamlSection, variables: Mapping[str, Declar
         policy=read_policy_section(policy) if policy else Policy(),
         variables=read_values(variables, section, name) if variables or "variables" in section.nodes else (),
     )
+
+
+def _data(section: YamlSection) -> str:
+    data = section.text("data", "data")
+    if (fault := data_folder_fault(data)) is not None:
+        section.problems.append(Problem(str(fault), str(fault.remedy), section.at("data"), "data"))
+        return "data"
+    return data
 
 
 def _colour(section: YamlSection) -> str:

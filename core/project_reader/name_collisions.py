@@ -12,6 +12,7 @@ from itertools import combinations
 from core.model.names import TableName, split_physical
 from core.model.problems import Problem, Where
 from core.model.table_formats import OVER_TOPICS, table_format
+from core.project.data_folder import is_in_hdfs
 from core.project.manifest_head import MANIFEST_PATH
 from core.project.model import Environment, Table
 from core.project.naming import OWN, SHARED
@@ -87,7 +88,7 @@ def _folder_collisions(one: Environment, other: Environment, lines: KeyLines) ->
     remedy = f"write another folder as data: of {other.name}"
     if left == right:
         yield _problem(
-            f"{one.name} and {other.name} have one data folder, {posixpath.normpath(one.data)}",
+            f"{one.name} and {other.name} have one data folder, {_shown(one)}",
             remedy,
             lines,
             other.name,
@@ -98,6 +99,10 @@ def _folder_collisions(one: Environment, other: Environment, lines: KeyLines) ->
         if _folder(inner).startswith(f"{_folder(outer).rstrip('/')}/"):
             words = f"the data folder {inner.data} of {inner.name} is inside {outer.data}, that of {outer.name}"
             yield _problem(words, remedy, lines, other.name, "data")
+
+
+def _shown(environment: Environment) -> str:
+    return environment.data if is_in_hdfs(environment.data) else posixpath.normpath(environment.data)
 
 
 def _folder(environment: Environment) -> str:

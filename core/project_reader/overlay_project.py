@@ -17,6 +17,7 @@ from core.model.actions import Action
 from core.model.names import TableName
 from core.model.table_formats import table_format
 from core.observed.versions import Deployment
+from core.project.data_folder import absolute_data_folder
 from core.project.model import Project, Settings, Table
 from core.project.naming import Naming
 from core.project_reader.paths import jar_path, table_folder
@@ -112,7 +113,8 @@ def overlay_manifest(
     copies = {}
     for key, node in list(environments.value):
         copies[key.value] = copy = _mapping(node)
-        _set(copy, "data", _absolute(folder, data.get(key.value, "data")))
+        declared = data.get(key.value, "data")
+        _set(copy, "data", absolute_data_folder(folder, declared, lambda path: str(PurePosixPath(path))))
         _set(environments, key.value, copy)
     own = _mapping(copies[base])
     own.value = [(key, node) for key, node in own.value if key.value not in ("colour", "sources", "naming")]

@@ -96,9 +96,9 @@ def _wrong_input(table: Table, format: TableFormat) -> tuple[str, str] | None:
         return "has no statement and no LOCATION", remedy
     if not format.transaction_log:
         return None
-    if "://" in place and not place.startswith("file:"):
+    if "://" in place and not place.startswith(("file:", "hdfs://")):
         remedy = "mount it where agent and pool run, and say its path as LOCATION"
-        return f"lies at {place}, and the log of a table is read from a file system only", remedy
+        return f"lies at {place}, and the log of a table is read from a file system or from HDFS only", remedy
     if found := _ESCAPE.search(place):
         remedy = "rename the folder, or name a link to it that has no such letters"
         return f"lies at {place}, and {found[0]} is a letter to Spark's catalog and three to Delta", remedy

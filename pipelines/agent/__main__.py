@@ -17,6 +17,7 @@ from typing import IO
 from core.ipc.environment_paths import environment_home, environment_paths
 from core.model.errors import HeadgateError, InvalidProject, Refused
 from core.model.problems import Problem
+from core.project.data_folder import absolute_data_folder
 from core.project.manifest_head import MANIFEST_PATH
 from core.project.model import Environment
 from core.project_reader.manifest import Manifest, read_manifest
@@ -87,7 +88,7 @@ def main() -> int:
 
 def _serve(folder: Path, name: str) -> int:
     manifest, environment = _declared(folder, name)
-    data = str((folder / environment.data).resolve())
+    data = absolute_data_folder(str(folder), environment.data, os.path.realpath)
     _refuse_undecodable(str(folder), data, *map(os.environ.get, ("HEADGATE_HOME", "XDG_STATE_HOME", "HOME")))
     _refuse_escapes(data)
     refuse_nested_data(data)
@@ -149,7 +150,7 @@ def _declared(folder: Path, name: str) -> tuple[Manifest, Environment]:
 def _folder_of_sources(project: Path, environment: Environment) -> str:
     """Return the absolute data folder of another environment whose sources this one reads; empty for its own."""
     declared = environment.sources.data
-    return str((project / declared).resolve()) if declared else ""
+    return absolute_data_folder(str(project), declared, os.path.realpath) if declared else ""
 
 
 def _refuse_undecodable(*paths: str | None) -> None:

@@ -4,7 +4,6 @@ import logging
 import os
 from collections.abc import Iterable
 from contextlib import suppress
-from itertools import takewhile
 from pathlib import Path
 from shlex import quote
 
@@ -20,6 +19,7 @@ from pipelines.agent.checked_clock import checked_now, unmoved_now
 from pipelines.agent.context import AgentContext
 from pipelines.agent.deployment_compiler import jar_of
 from pipelines.python_jobs.job_environments import JobEnvironments
+from pipelines.storage.file_store import store_of
 from pipelines.storage.jar_store import JARS, JarStore
 
 log = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ def purge_trash(agent: AgentContext) -> None:
     agent.identity.refuse_other_environment()
     now, waiting, trash = checked_now(agent), _in_trash(agent), _trash_folder(agent)
     for deployment in waiting:
-        folder = os.path.realpath(deployment.trash)
+        folder = store_of(deployment.trash).real_path(deployment.trash)
         if deployment.drop_after is None or deployment.drop_after > now:
             continue
         if not folder.startswith(f"{trash}/"):
@@ -57,7 +57,7 @@ def purge_trash(agent: AgentContext) -> None:
                 # The version's files contain rows of its clones, so the clones are purged first.
                 continue
             is_whole = _take_back(agent, deployment)
-            if _removed(agent, deployment, Path(folder), shared=shared) and is_whole:
+            if _removed(agent, deployment, folder, shared=shared) and is_whole:
                 waiting = [other for other in waiting if other is not deployment]
                 agent.ledger.purged(deployment.table, deployment.version, agent.clock())
                 log.info("purged %s v%s", deployment.table, deployment.version)
@@ -88,17 +88,18 @@ class UnusedJars:
         self._unused = unused
 
 
-def _trash_folder(agent: AgentContext) -> Path:
+def _trash_folder(agent: AgentContext) -> str:
     # The trash may be a symbolic link to another disk.
-    return Path(os.path.realpath(f"{agent.layout.data}/trash"))
+    return store_of(agent.layout.data).real_path(f"{agent.layout.data}/trash")
 
 
 def _purge_former(agent: AgentContext) -> None:
-    now = unmoved_now(agent)
-    for found in _trash_folder(agent).glob(f"*/{BEFORE_SEAM}/*"):
-        at = whole_number(found.name)
-        if not found.is_symlink() and at is not None and at <= now:
-            _remove(agent, sorted(found.glob("*")))
+    now, trash = unmoved_now(agent), _trash_folder(agent)
+    for version in _paths_in(trash):
+        for found in _paths_in(f"{version}/{BEFORE_SEAM}"):
+            at = whole_number(os.path.basename(found))
+            if not store_of(found).is_link(found) and at is not None and at <= now:
+                _remove(agent, _paths_in(found))
 
 
 def _in_trash(agent: AgentContext) -> list[Deployment]:
@@ -119,30 +120,44 @@ def _take_back(agent: AgentContext, deployment: Deployment) -> bool:
     return is_whole
 
 
-def _removed(agent: AgentContext, deployment: Deployment, folder: Path, *, shared: bool) -> bool:
+def _removed(agent: AgentContext, deployment: Deployment, folder: str, *, shared: bool) -> bool:
     # In a trash folder that several versions share, only the subfolders named after this version are deleted.
     name = agent.layout.naming.folder(deployment.table, deployment.version)
-    mine = [found for found in folder.glob("*/*") if not shared or found.name.split(".")[0] == name]
-    former = [] if shared else [each for found in mine if found.parent.name == BEFORE_SEAM for each in found.glob("*")]
-    left = _remove(agent, [found for found in mine if found.parent.name != BEFORE_SEAM] + former)
+    parts: list[str] = []
+    for kind in _paths_in(folder):
+        for found in _paths_in(kind):
+            if os.path.basename(kind) != BEFORE_SEAM:
+                parts += [found] if not shared or os.path.basename(found).split(".")[0] == name else []
+            elif not shared:
+                parts += _paths_in(found)
+    left = _remove(agent, parts)
     if left:
         log.warning("%s could not be purged and will be tried again", ", ".join(left))
     return not left
 
 
-def _remove(agent: AgentContext, folders: Iterable[Path]) -> list[str]:
+def _remove(agent: AgentContext, folders: Iterable[str]) -> list[str]:
     left, trash = [], _trash_folder(agent)
     for folder in folders:
-        if not agent.files.remove(str(folder)):
+        files = store_of(folder)
+        if not agent.files.remove(folder):
             log.warning("%s is not of this ledger and is left alone", folder)
-        elif folder.exists():
-            left.append(str(folder))
+        elif files.exists(folder):
+            left.append(folder)
         else:
             log.info("removed %s", folder)
-        for above in takewhile(trash.__ne__, folder.parents):
+        while (folder := os.path.dirname(folder)) != trash:
             with suppress(OSError):
-                above.rmdir()
+                files.rmdir(folder)
     return left
+
+
+def _paths_in(folder: str) -> list[str]:
+    """Return the paths in a folder, sorted; none if it does not exist, or if the store cannot be reached now."""
+    try:
+        return sorted(entry.path for entry in store_of(folder).entries(folder))
+    except OSError:
+        return []
 
 
 def stop_soaked(agent: AgentContext) -> None:

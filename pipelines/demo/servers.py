@@ -250,7 +250,7 @@ def resolved_jars(artifact: Artifact, cache: Path, say: Say = lambda text: None)
     with TemporaryDirectory(dir=cache) as beside:
         ivy = next((spark_home() / "jars").glob("ivy-*.jar"))
         command = [java_program(), "-jar", str(ivy), "-cache", f"{beside}/cache", "-dependency", *artifact]
-        command += ["-confs", "default", "-retrieve", f"{beside}/jars/[artifact]-[revision].[ext]"]
+        command += ["-confs", "default", "-retrieve", f"{beside}/jars/[artifact]-[revision](-[classifier]).[ext]"]
         try:
             done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=FETCH_S)
         except subprocess.TimeoutExpired as error:

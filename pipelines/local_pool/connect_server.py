@@ -23,6 +23,7 @@ from pathlib import Path
 
 from core.model.errors import EngineRefused, HeadgateError, PoolUnreachable
 from core.project.connectors import Connector
+from core.project.data_folder import is_in_hdfs
 from core.project.model import Pool
 from core.project.server_settings import SERVER_SETTINGS, XML_OPTIONS
 from pipelines.local_pool import process_locks
@@ -159,12 +160,13 @@ class LocalPool:
     ) -> None:
         """Manage the server of the pool whose home is `home`.
 
-        It locks the file `data_lock` in the folder `data` unless that is None.
+        It locks the file `data_lock` in the folder `data` unless that is None or in HDFS.
         Relative paths of connector jars are resolved against `project`.
         """
         self._home = Path(os.path.realpath(home))
         self._jars = ConnectorJars(self._home, Path(project), connectors, dict(pool.conf))
-        self._data = Path(data, data_lock) if data is not None else None
+        # HDFS has no locks; there, only the epochs of ledger and data folder recognize a copy of a home.
+        self._data = Path(data, data_lock) if data is not None and not is_in_hdfs(data) else None
         self._pool = pool
         self._child: subprocess.Popen[bytes] | None = None
         self._known: ServerRecord | None = None

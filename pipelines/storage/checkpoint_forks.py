@@ -27,7 +27,7 @@ from core.ports.storage import (
     VersionFolders,
 )
 from pipelines.storage.file_sources import TABLE_LOG_FOLDER, is_data
-from pipelines.storage.file_store import FolderEntry, store_of
+from pipelines.storage.file_store import LOCAL, FolderEntry, store_of
 from pipelines.storage.file_stream_logs import LogEntry, batch_files, local_path, newest_batch, whole_table_log
 from pipelines.storage.file_system import read_json, write_json
 
@@ -121,7 +121,7 @@ def seen_files(folder: str, upto: int | None = None) -> tuple[SeenFile, ...]:
     Raises Refused if the log has merged that batch with later ones, or if the folder is not on this machine.
     """
     folder = local_path(folder)
-    if "://" in folder:
+    if "://" in folder and store_of(folder) is LOCAL:
         raise Refused(f"{folder} cannot be listed from this machine", remedy="start at the earliest row")
     if _has_log(folder):
         return tuple(
@@ -129,14 +129,15 @@ def seen_files(folder: str, upto: int | None = None) -> tuple[SeenFile, ...]:
             for entry in _logged(f"{folder}/{TABLE_LOG_FOLDER}", upto)
         )
     return tuple(
-        SeenFile(uri(entry.path), int(entry.stat().st_mtime * 1000))
+        SeenFile(uri(entry.path), entry.stat().st_mtime_ns // 1_000_000)
         for entry in sorted(_below(folder), key=lambda entry: entry.path)
     )
 
 
 def uri(path: str) -> str:
-    """Encode a path as a file URI as Hadoop does, which escapes neither non-ASCII nor URI-safe characters."""
-    return "file://" + "".join(c if ord(c) > 127 else quote(c, safe=_JAVA_KEEPS) for c in path)
+    """Encode a path as a URI as Hadoop does, which escapes neither non-ASCII nor URI-safe characters."""
+    root = "" if "://" in path else "file://"
+    return root + "".join(c if ord(c) > 127 else quote(c, safe=_JAVA_KEEPS) for c in path)
 
 
 def pinned(checkpoint: str) -> Mapping[str, str]:

@@ -5,11 +5,9 @@ another ledger, is therefore never moved, and no query is started on it. A table
 transaction log or, if its format has none, from its files.
 """
 
-import json
 import os
 import secrets
 import stat
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -44,12 +42,13 @@ from pipelines.storage import checkpoint_forks, delta_tables, table_contents
 from pipelines.storage.batch_histories import BatchHistories
 from pipelines.storage.change_slots import ChangeSlots, position_of
 from pipelines.storage.checkpoint_forks import TOPICS_FILE
+from pipelines.storage.checkpoint_logs import OWNER_FILE, CheckpointLogs, text_of
 from pipelines.storage.delta_log import DeltaLog
 from pipelines.storage.delta_readers import mark_of
 from pipelines.storage.delta_schemas import columns_of
 from pipelines.storage.delta_tables import DeltaTables
-from pipelines.storage.file_sources import SETTLED_S, TABLE_LOG_FOLDER, TABLE_NOTE_FILE
-from pipelines.storage.file_store import missing, store_of
+from pipelines.storage.file_sources import TABLE_LOG_FOLDER, TABLE_NOTE_FILE
+from pipelines.storage.file_store import LOCAL, missing, store_of
 from pipelines.storage.file_stream_logs import first_gap, local_path, newest_batch
 from pipelines.storage.file_system import reachable, read_json, remove_folder, removed_as_empty, write_json
 from pipelines.storage.kafka_offsets import KafkaOffsets, mark_of_offsets, offsets_of, parsed_offsets
@@ -57,8 +56,6 @@ from pipelines.storage.source_lag import REFRESH_S, SourceLags
 
 LOGS = {"delta": DeltaTables}
 """Readers of transaction logs, by format name in `core.model.table_formats`."""
-
-OWNER_FILE = "_headgate_owner"
 
 
 class TableLog(NamedTuple):
@@ -71,7 +68,7 @@ class TableLog(NamedTuple):
 class TableCheckpoints:
     """Implements `core.ports.storage.Checkpoints`, which documents the methods, for all table formats.
 
-    Folders must be reachable from this machine. Thread-safe.
+    Folders are local or in HDFS (`file_store`). Thread-safe.
     """
 
     def __init__(
@@ -97,8 +94,7 @@ class TableCheckpoints:
         self._slots = ChangeSlots()
         self._histories = BatchHistories(lambda line: mark_of(line) or mark_of_offsets(line))
         self._tables = table_contents.TableFolders()
-        self._offsets: dict[str, tuple[int, Mapping[int, int]]] = {}
-        self._batches: dict[str, tuple[int, int | None]] = {}
+        self._positions = CheckpointLogs()
 
     def prepare(self, folder: str, note: Mapping[str, Any]) -> None:
         files, run = store_of(folder), str(note.get("run", ""))
@@ -126,25 +122,7 @@ class TableCheckpoints:
 
     def read(self, folder: str) -> CheckpointState | None:
         with reachable(folder):
-            files = store_of(folder)
-            if not files.is_folder(folder):
-                return None
-            batch, planned = self._newest(f"{folder}/commits"), self._newest(f"{folder}/offsets")
-            try:
-                owner = read_json(f"{folder}/{OWNER_FILE}")
-                return CheckpointState(
-                    id=str(read_json(f"{folder}/metadata").get("id", "")),
-                    owner=str(owner.get("ledger", "")),
-                    epoch=int(owner.get("epoch") or 0),
-                    machine=str(owner.get("machine") or ""),
-                    run=str(owner.get("run") or ""),
-                    batch=batch,
-                    planned=planned,
-                    committed_at=None if batch is None else files.stat(f"{folder}/commits/{batch}").st_mtime,
-                    consumed={} if batch is None else self._consumed(folder, batch),
-                )
-            except (ValueError, FileNotFoundError):
-                return None
+            return self._positions.state(folder)
 
     def missing_checkpoint_file(self, folder: str) -> str:
         with reachable(folder):
@@ -176,9 +154,7 @@ class TableCheckpoints:
             files.make_folders(os.path.dirname(into))
             target = f"{into}.{secrets.token_hex(4)}" if files.exists(into) else into
             files.move(folder, target)
-            self._offsets.pop(folder, None)
-            for log in ("commits", "offsets"):
-                self._batches.pop(f"{folder}/{log}", None)
+            self._positions.forget(folder)
 
     def remove(self, folder: str) -> bool:
         # The owner file is deleted last, so that it remains as proof of ownership if anything cannot be deleted.
@@ -348,7 +324,9 @@ class TableCheckpoints:
     # What a statement has read from its sources.
 
     def expect_lag(self, of: Iterable[tuple[str, Sources]]) -> None:
-        asked = [(checkpoint, source) for checkpoint, sources in of for source in sources]
+        expected = list(of)
+        self._positions.read_ahead(checkpoint for checkpoint, _ in expected)
+        asked = [(checkpoint, source) for checkpoint, sources in expected for source in sources]
         with suppress(TryAgain):
             read = [(self.topic_offsets(checkpoint, source), source[2]) for checkpoint, source in asked]
             self._topics.prefetch((offsets, place) for offsets, place in read if offsets is not None)
@@ -359,11 +337,11 @@ class TableCheckpoints:
         changes = [source for source in sources if table_format(source[3]).changes]
         files = tuple(each for each in sources if each not in logs and each not in topics and each not in changes)
         with reachable(checkpoint):
-            lags = self._lags.measure(checkpoint, self._committed(checkpoint), files)
+            lags = self._lags.measure(checkpoint, self._positions.committed(checkpoint), files)
             measured = dict(zip(files, lags, strict=True))
         if logs:
             with _reading(checkpoint):
-                committed = self._newest(f"{checkpoint}/commits")
+                committed = self._positions.newest(f"{checkpoint}/commits")
                 for source, log in logs.items():
                     offset = log.of.offsets(checkpoint, committed).get(source[0])
                     others = not table_format(source[3]).written
@@ -400,7 +378,7 @@ class TableCheckpoints:
     ) -> tuple[TableName, TableFault] | None:
         lost_column: tuple[TableName, TableFault] | None = None
         with _reading(checkpoint):
-            committed = self._newest(f"{checkpoint}/commits")
+            committed = self._positions.newest(f"{checkpoint}/commits")
             for source in sources:
                 ordinal, table, folder, format = source
                 if (read := self.topic_offsets(checkpoint, source, planned=running)) is not None:
@@ -433,9 +411,9 @@ class TableCheckpoints:
         if (log := self._log_of(folder, format)) is None:
             return None
         with _reading(checkpoint):
-            offset = log.of.offsets(checkpoint, self._newest(f"{checkpoint}/commits")).get(ordinal)
+            offset = log.of.offsets(checkpoint, self._positions.newest(f"{checkpoint}/commits")).get(ordinal)
             if offset is None:
-                offset = log.of.first_offsets(checkpoint, self._newest(f"{checkpoint}/offsets")).get(ordinal)
+                offset = log.of.first_offsets(checkpoint, self._positions.newest(f"{checkpoint}/offsets")).get(ordinal)
             if offset is None:
                 return None
             with log.of.open(log.place) as found:
@@ -548,20 +526,20 @@ class TableCheckpoints:
     ) -> Mapping[tuple[str, int], int] | None:
         if not table_format(source[3]).topics:
             return None
-        batch = self._newest(f"{checkpoint}/{'offsets' if planned else 'commits'}")
+        batch = self._positions.newest(f"{checkpoint}/{'offsets' if planned else 'commits'}")
         with _reading(checkpoint), suppress(FileNotFoundError):
             if batch is not None:
-                return offsets_of(_text(f"{checkpoint}/offsets/{batch}"), source[0]) or {}
+                return offsets_of(text_of(f"{checkpoint}/offsets/{batch}"), source[0]) or {}
             # Where the first batch will start, once that is decided.
-            start = _text(f"{checkpoint}/sources/{source[0]}/0")
+            start = text_of(f"{checkpoint}/sources/{source[0]}/0")
             return parsed_offsets(start.partition("\n")[2]) or {}
         return {}
 
     def position(self, checkpoint: str, ordinal: int) -> int | None:
         with _reading(checkpoint), suppress(FileNotFoundError):
-            batch = self._newest(f"{checkpoint}/commits")
+            batch = self._positions.newest(f"{checkpoint}/commits")
             if batch is not None:
-                return position_of(_text(f"{checkpoint}/offsets/{batch}"), ordinal)
+                return position_of(text_of(f"{checkpoint}/offsets/{batch}"), ordinal)
         return None
 
     def _owner(self, run: str) -> dict[str, Any]:
@@ -578,38 +556,6 @@ class TableCheckpoints:
                 remedy="move it away",
             )
 
-    def _committed(self, folder: str) -> Mapping[int, int]:
-        batch = self._newest(f"{folder}/commits")
-        with suppress(ValueError, FileNotFoundError):
-            return {} if batch is None else self._consumed(folder, batch)
-        return {}
-
-    def _newest(self, folder: str) -> int | None:
-        """Return the latest batch in a log folder, or None. The folder is listed again only if it has changed."""
-        try:
-            changed = store_of(folder).stat(folder)
-        except FileNotFoundError:
-            return None
-        known = self._batches.get(folder)
-        if known is not None and known[0] == changed.st_mtime_ns:
-            return known[1]
-        found = newest_batch(folder)
-        if time.time() - changed.st_mtime > SETTLED_S:
-            self._batches[folder] = (changed.st_mtime_ns, found)
-        return found
-
-    def _consumed(self, folder: str, batch: int) -> Mapping[int, int]:
-        known = self._offsets.get(folder)
-        if known is not None and known[0] == batch:
-            return known[1]
-        consumed = _log_offsets(_text(f"{folder}/offsets/{batch}"))
-        self._offsets[folder] = (batch, consumed)
-        return consumed
-
-
-def _text(path: str) -> str:
-    return store_of(path).read(path).decode()
-
 
 def _made_by(place: str) -> str:
     return str(
@@ -619,23 +565,6 @@ def _made_by(place: str) -> str:
 
 def _is_unused(place: str) -> bool:
     return all(entry.name in (OWNER_FILE, TABLE_NOTE_FILE, TOPICS_FILE) for entry in store_of(place).entries(place))
-
-
-def _log_offsets(text: str) -> Mapping[int, int]:
-    """Parse an offsets file into the log position (`logOffset`) of each source, by ordinal.
-
-    The file has a version line, the batch's metadata, and one line per source (`-` if the source has no offset yet).
-    """
-    lines = text.split("\n")
-    if not lines[0].startswith("v"):
-        raise ValueError(f"not an offset log: {lines[0][:20]!r}")
-    found: dict[int, int] = {}
-    for ordinal, line in enumerate(lines[2:]):
-        if line.startswith("{"):
-            offset = json.loads(line)
-            if isinstance(offset, dict) and isinstance(offset.get("logOffset"), int):
-                found[ordinal] = offset["logOffset"]
-    return found
 
 
 def _table_in(folder: str, format: str) -> str:
@@ -667,7 +596,7 @@ def _is_missing(folder: str) -> bool:
 
 
 def _refuse_unmounted(folder: str) -> None:
-    # The disk may not be mounted, in which case the folder may still exist.
+    # The disk may not be mounted, in which case the folder may still exist. HDFS answers or raises an error.
     above = os.path.dirname(local_path(folder.rstrip("/")))
-    if not store_of(above).is_folder(above):
+    if store_of(above) is LOCAL and not LOCAL.is_folder(above):
         raise TryAgain(f"{above} is not there", remedy="mount it, or check its permissions")

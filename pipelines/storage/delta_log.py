@@ -61,7 +61,7 @@ class Totals:
 
 def is_elsewhere(file: DataFile) -> bool:
     """True if a data file lies outside its table's folder, as in a clone."""
-    return file.path.startswith(("/", "file:"))
+    return file.path.startswith(("/", "file:", "hdfs:"))
 
 
 KEPT_COMMITS = 10_000
@@ -275,7 +275,7 @@ class DeltaLog:
 
         A clone refers to the files of its origin by URI (Delta 4.4.0).
         """
-        if file.path.startswith("file:"):
+        if file.path.startswith(("file:", "hdfs:")):
             return local_path(file.path)
         path = unquote(file.path)
         return path if is_elsewhere(file) else f"{self.folder}/{path}"

@@ -52,7 +52,7 @@ def actions_in(place: str, name: str, columns: Sequence[str]) -> Iterator[Column
         named += [str(each["path"]) for each in found.get("sidecar", ()) if each is not None and each["path"]]
         yield found
     for each in named:
-        inside = not each.startswith(("/", "file:"))
+        inside = not each.startswith(("/", "file:", "hdfs:"))
         yield from _actions_of(f"{place}/{_SIDECARS}/{each}" if inside else local_path(each), columns)
 
 

@@ -65,6 +65,9 @@ class FileStore(Protocol):
     def is_file(self, path: str) -> bool: ...
     def is_link(self, path: str) -> bool: ...
 
+    def real_path(self, path: str) -> str:
+        """Return a path without links."""
+
     def open(self, path: str) -> BinaryIO:
         """Open a file for reading. It stays readable after it was deleted."""
 
@@ -136,6 +139,9 @@ class LocalFiles:
 
     def is_link(self, path: str) -> bool:
         return os.path.islink(path)
+
+    def real_path(self, path: str) -> str:
+        return os.path.realpath(path)
 
     def open(self, path: str) -> BinaryIO:
         return open(path, "rb")
@@ -233,12 +239,20 @@ class LocalFiles:
 LOCAL = LocalFiles()
 
 
-def store_of(path: str) -> FileStore:
-    """Return the store of a path; paths of schemes that Headgate cannot read belong to the local one, which has none.
+_HDFS = "hdfs://"
 
-    A store is shared by all threads.
+
+def store_of(path: str) -> FileStore:
+    """Return the store of a path, which is shared by all threads.
+
+    A path with a scheme that Headgate cannot read belongs to the local store, in which nothing has such a path.
     """
-    return LOCAL
+    if not path.startswith(_HDFS):
+        return LOCAL
+    # Imported here, because most agents have no files in HDFS.
+    from pipelines.storage.hdfs_files import hdfs_files
+
+    return hdfs_files(path[: path.find("/", len(_HDFS))] if path.count("/") > 2 else path)
 
 
 def missing(paths: Iterable[str]) -> frozenset[str]:

@@ -174,7 +174,12 @@ def first_gap(folder: str) -> int | None:
 
 
 def local_path(uri: str) -> str:
-    """Convert a URI in a log to a path: `file:///a%20b` becomes `/a b`. URIs of other schemes are kept."""
+    """Convert a URI in a log to a path of `store_of`: `file:///a%20b` becomes `/a b`, `hdfs://n/a%20b` `hdfs://n/a b`.
+
+    URIs of other schemes are kept.
+    """
+    if uri.startswith("hdfs://"):
+        return unquote(uri) if "%" in uri else uri
     if not uri.startswith("file:"):
         return uri
     path = uri[5:]

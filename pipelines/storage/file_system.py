@@ -43,6 +43,8 @@ def reachable(folder: str) -> Iterator[None]:
             raise TryAgain(full, remedy="free space there") from error
         summary = f"{folder} cannot be reached: {error.strerror or error}"
         remedy = "mount it, or let the user of the agent read and write it"
+        if folder.startswith("hdfs://"):
+            remedy = "check the name node, and the rights of the user of the agent"
         raise TryAgain(summary, remedy=remedy) from error
 
 

@@ -12,6 +12,9 @@ import pyarrow.parquet
 class WrittenTable:
     """A table folder with a `_spark_metadata` log: one file of `rows` rows per batch, every tenth batch compacted."""
 
+    root = "file://"
+    """What URIs begin with, before the absolute path of a file."""
+
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.entries: list[dict[str, Any]] = []
@@ -22,7 +25,7 @@ class WrittenTable:
         self.batch += 1
         path = self.folder / f"part {self.batch}.parquet"
         pyarrow.parquet.write_table(pyarrow.table({"a": list(range(rows))}), path)
-        uri = f"file://{str(path).replace(' ', '%20')}"
+        uri = f"{self.root}{str(path).replace(' ', '%20')}"
         modified = int((at or time.time()) * 1000)
         entry = {"path": uri, "size": path.stat().st_size, "isDir": False, "modificationTime": modified}
         new = [entry | {"blockReplication": 1, "blockSize": 1, "action": "add"}]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from core.model.errors import InvalidProject, Refused, UsageError
 from core.model.names import TableName, parse_table_name
 from core.plan.request import PlanRequest, parse_layer
+from core.project.data_folder import is_in_hdfs
 from core.project.model import LAYER_FOLDERS
 from core.project_reader.paths import FUNCTIONS_FOLDER, TESTS_FOLDER
 from core.text.wording import counted, did_you_mean
@@ -346,7 +347,8 @@ def _init_declared(context: CommandContext, table: TableName) -> int:
         then = f"put files with one JSON object per line into {os.path.join(place.data, location)}; {next_statement}"
         _refuse_impossible(context, table, written)
         try:
-            os.makedirs(os.path.join(place.data, location), exist_ok=True)
+            if not is_in_hdfs(place.data):
+                os.makedirs(os.path.join(place.data, location), exist_ok=True)
         except OSError as error:
             folder = os.path.join(place.data, location)
             why = f"nothing was written: {folder} cannot be created: {error.strerror}"
@@ -366,8 +368,8 @@ def _delta_ddl(context: CommandContext, table: TableName, location: str) -> str:
     from tui.services.doctor_checks import columns_of_delta
 
     place = TableDdl(table, (), "delta", location=location).location_in(context.place.data)
-    if "://" in place and not place.startswith("file:"):
-        why = f"{place} is not in a file system, and the log of a table can only be read from one"
+    if "://" in place and not place.startswith("file:") and not is_in_hdfs(place):
+        why = f"{place} is neither in a file system nor in HDFS, and the log of a table is read only there"
         raise Refused(f"nothing was written: {why}", remedy="mount it on the host of agent and pool, and give its path")
     found = columns_of_delta(context.environ, place)
     if not found.ok:

@@ -8,6 +8,7 @@ from pathlib import Path
 from core.ipc.environment_paths import EnvironmentPaths, environment_home, environment_paths
 from core.model.errors import HeadgateError, InvalidProject, Refused, UsageError, VersionMismatch
 from core.model.names import environment_words, is_environment_name, up_command
+from core.project.data_folder import absolute_data_folder
 from core.project.manifest_head import ManifestHead
 from core.project.overlay import PROJECT_FOLDER, Overlay
 from core.text.escaping import escape_surrogates
@@ -104,7 +105,7 @@ def select_environment(
         raise UsageError(f"{head.project} declares no environment {name!r}", remedy=f"give --env one of: {known}")
     where = _where(absolute, head, name)
     overlay = _overlay_of(where.home)
-    data = str(Path(folder, head.data_by_name.get(name, "data")).resolve())
+    data = absolute_data_folder(folder, head.data_by_name.get(name, "data"), os.path.realpath)
     refuse_undecodable(f"the data folder of {name}", data)
     return SelectedEnvironment(
         folder=folder,

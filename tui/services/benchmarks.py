@@ -16,6 +16,7 @@ from core.model.errors import Refused, UsageError
 from core.model.names import TableName, trigger_s
 from core.model.table_formats import table_format
 from core.observed.versions import Deployment
+from core.project.data_folder import absolute_data_folder
 from core.project.ephemeral import PREFIX
 from core.project.model import Project, Table
 from core.project.naming import Naming
@@ -191,7 +192,8 @@ def bench_sources(
     """
     project = operations.projects.read_sound_tables().project
     environment = project.environments[operations.place.environment]
-    data = os.path.join(operations.place.folder, environment.sources.data or operations.place.data)
+    declared = environment.sources.data or operations.place.data
+    data = absolute_data_folder(operations.place.folder, declared, os.path.abspath)
     found = []
     for name in tables:
         table = project.tables[name]

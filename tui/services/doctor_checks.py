@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from core.model.errors import HeadgateError, InvalidProject, LedgerUnavailable, Refused, UsageError, VersionMismatch
 from core.model.problems import Severity
+from core.project.data_folder import absolute_data_folder, is_in_hdfs
 from tui.agent_client import agent_process, os_processes
 from tui.agent_client.socket_client import AgentClient
 from tui.project_folder.environment_selection import SelectedEnvironment, has_ledger
@@ -96,7 +97,7 @@ def check_inputs(
 def _data_of_sources(place: SelectedEnvironment, project: "Project") -> str:
     environment = project.environments.get(place.environment)
     other = environment.sources.data if environment else ""
-    return os.path.realpath(os.path.join(place.folder, other)) if other else place.data
+    return absolute_data_folder(place.folder, other, os.path.realpath) if other else place.data
 
 
 def check_ephemeral(environ: Mapping[str, str]) -> DoctorCheck | None:
@@ -348,10 +349,13 @@ def check_agent(place: SelectedEnvironment, client: AgentClient) -> DoctorCheck:
 
 def check_data(place: SelectedEnvironment, client: AgentClient) -> DoctorCheck:
     """Check that the data folder can be written: by the agent, or by this user if no agent answers."""
-    at = existing(place.data)
+    at = place.data if is_in_hdfs(place.data) else existing(place.data)
     try:
         fault = client.call("status").get("data_fault")
     except HeadgateError:
+        if is_in_hdfs(place.data):
+            summary = f"{place.data} was not checked, because no agent answers"
+            return DoctorCheck("data", True, summary, f"{place.up} starts one", warning=True)
         denied = not os.access(at, os.W_OK | os.X_OK)
         fault = {"summary": f"{at} cannot be written", "remedy": "make it writable for the user of the agent"}
         fault = fault if denied else None

@@ -14,6 +14,7 @@ from core.model.errors import HeadgateError, InvalidProject, Refused, UsageError
 from core.model.names import TableName
 from core.model.states import WantedState
 from core.observed.versions import Deployment
+from core.project.data_folder import absolute_data_folder
 from core.project.manifest_head import ManifestHead
 from core.project.overlay import (
     DEFAULT_LIFETIME_S,
@@ -152,7 +153,7 @@ def _read_source(environ: Mapping[str, str], cwd: str, folder: str, base: str) -
     # Another checkout may have started the agent of the base.
     data = (served.data if served is not None else there.data).rstrip("/")
     known = declared.project.environments[base]
-    sources = str(Path(folder, known.sources.data).resolve()) if known.sources.data else data
+    sources = absolute_data_folder(folder, known.sources.data, os.path.realpath) if known.sources.data else data
     return _Source(there, declared, Base(base, known.naming, sources, serving), data)
 
 

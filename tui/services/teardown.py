@@ -15,12 +15,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from core.ipc.environment_paths import PARSE_CACHE_FILE, POOLS, manifest_cache_path, parse_cache_path
 from core.model.errors import HeadgateError, Refused, error_from_json
+from core.model.names import is_folder_of_version
+from core.project.data_folder import is_in_hdfs
 from core.project.overlay import OVERLAY_FILE, PROJECT_FOLDER
 from core.text.wording import counted
 from tui.agent_client import agent_process, os_processes
@@ -170,8 +173,6 @@ _HOME_FILES = re.compile(
     r"|pool\.(json|token|lock|log(\.\d+)?)|\.pool\.(json|token|log)\.\d+|emergency\.jsonl.*|audit-.*\.jsonl|generator\.log"
     r"|overlay\.(json(\.new)?|lock)|given\.token|jar-sessions\.json"
 )
-_SUFFIX = r"fork|empty|[0-9a-f]{8}|rewrite\.[\w-]+|\w+__v\d+\.\d+"
-"""Pattern of the suffix of a version's folder that a move, fork, rewrite or history step created."""
 _HOME_FOLDERS = ("pool", POOLS, "connectors", "jars", PROJECT_FOLDER, f"{PROJECT_FOLDER}.new", f"{PROJECT_FOLDER}.old")
 """Folders in the home: for the local Spark server, connectors' and functions' jars, and the project of an overlay."""
 _GENERATED = ("feeds.json", "generator.json", "generator.log", "generator.book.json", "generator.lock", "book.json")
@@ -195,12 +196,18 @@ def owned_places(place: SelectedEnvironment) -> list[OwnedPlace]:
 
     These are versions, records, marks, the home, and demo files.
     """
-    data, ledger = Path(place.data), _ledger_id(place)
+    ledger = _ledger_id(place)
+    home = _home_parts(Path(place.where.home)) if keeps_home(place) is None else []
+    if is_in_hdfs(place.data):
+        there = _in_hdfs(place, ledger)
+        mark = [OwnedPlace(f"{place.data}/{WORLD_FILE}")] if there["marked"] else []
+        found = list(map(OwnedPlace, there["places"]))
+        return [*found, *home, *mark] if place.overlay is None else [*found, *mark, *home]
+    data = Path(place.data)
     found = [OwnedPlace(str(folder)) for folder in _version_folders(data) if is_owned(folder, ledger)]
     records = data / RECORDS_FOLDER
     if _is_folder(records):
         found += _with_parts(records, [path for path in _entries(records) if _belongs_to_ledger(path, ledger)])
-    home = _home_parts(Path(place.where.home)) if keeps_home(place) is None else []
     marks = []
     if _belongs_to_ledger(data / WORLD_FILE, ledger):
         locks = sorted(path for path in data.glob(f"{LOCK_FILE}*") if _is_lock(path))
@@ -221,7 +228,13 @@ def keeps_home(place: SelectedEnvironment) -> str | None:
     mark deleted.
     """
     ledger = _ledger_id(place)
-    if not ledger or place.overlay is not None or _belongs_to_ledger(Path(place.data, WORLD_FILE), ledger):
+    if not ledger or place.overlay is not None:
+        return None
+    if (
+        _in_hdfs(place, ledger)["marked"]
+        if is_in_hdfs(place.data)
+        else _belongs_to_ledger(Path(place.data, WORLD_FILE), ledger)
+    ):
         return None
     return f"{place.where.home} stays: its ledger does not match the mark in {place.data}, which was copied or deleted"
 
@@ -242,21 +255,26 @@ def purge(place: SelectedEnvironment, places: list[OwnedPlace], progress: Progre
     began, ledger = time.monotonic(), _ledger_id(place)
     ends = {place.data, place.folder, os.path.dirname(place.where.home)}
     gone: list[str] = []
-    for owned in places:
-        where = f"{len(gone) + 1} of {counted(len(places), 'place')}"
+    for remote, group in groupby(places, key=lambda owned: is_in_hdfs(owned.path)):
+        if remote:
+            progress(WaitProgress("deleting", time.monotonic() - began, 0.0, f"in {place.data}"))
+            gone += _in_hdfs(place, ledger, delete=[owned.path for owned in group])["deleted"]
+            continue
+        for owned in group:
+            where = f"{len(gone) + 1} of {counted(len(places), 'place')}"
 
-        def told(files: int, where: str = where) -> None:
-            progress(WaitProgress("deleting", time.monotonic() - began, 0.0, f"{where}, {files:,} files"))
+            def told(files: int, where: str = where) -> None:
+                progress(WaitProgress("deleting", time.monotonic() - began, 0.0, f"{where}, {files:,} files"))
 
-        for path in map(Path, owned.parts):
-            _delete(path)
-            _remove_empty(path.parent, ends)
-        # Checked again, because the folder may have changed while the user typed the confirmation.
-        if not owned.parts and _goes_whole(place, Path(owned.path), ledger):
-            remove_tree(owned.path, told=told)
-            _remove_empty(Path(owned.path).parent, ends)
-        if not os.path.lexists(owned.path):
-            gone.append(owned.path)
+            for path in map(Path, owned.parts):
+                _delete(path)
+                _remove_empty(path.parent, ends)
+            # Checked again, because the folder may have changed while the user typed the confirmation.
+            if not owned.parts and _goes_whole(place, Path(owned.path), ledger):
+                remove_tree(owned.path, told=told)
+                _remove_empty(Path(owned.path).parent, ends)
+            if not os.path.lexists(owned.path):
+                gone.append(owned.path)
     return gone
 
 
@@ -273,6 +291,24 @@ def delete_caches(place: SelectedEnvironment, environ: Mapping[str, str]) -> Non
     manifest = Path(manifest_cache_path(environ, os.getuid(), folder=place.folder))
     for path in (*Path(parsed).parent.glob(f"{PARSE_CACHE_FILE}*"), Path(parsed).parent, manifest, manifest.parent):
         _delete(path)
+
+
+def _in_hdfs(place: SelectedEnvironment, ledger: str, delete: Iterable[str] | None = None) -> dict[str, Any]:
+    """Return what the ledger has in the data folder in HDFS, from a child process; or delete some of it.
+
+    Raises HeadgateError if HDFS does not answer.
+    """
+    words = ["--data", place.data, "--ledger", ledger, "--home", place.where.home]
+    words += [] if delete is None else ["--delete", *delete]
+    done = os_processes.run_module("pipelines.storage.owned_files", words, os.environ, seconds=600.0)
+    try:
+        answer: dict[str, Any] = json.loads(done.stdout)
+    except ValueError as error:
+        said = (done.stderr.strip().splitlines() or ["nothing"])[-1]
+        raise HeadgateError(f"{place.data} cannot be read: {said}", remedy="headgate down --purge again") from error
+    if "error" in answer:
+        raise error_from_json(answer["error"])
+    return answer
 
 
 def _goes_whole(place: SelectedEnvironment, folder: Path, ledger: str) -> bool:
@@ -322,8 +358,7 @@ def is_owned(folder: Path, ledger: str) -> bool:
     if folder.is_symlink() or not _belongs_to_ledger(folder / OWNER_FILE, ledger):
         return False
     note = read_object(folder / NOTE_FILE)
-    version = re.escape(f"{note.get('table')}__v{note.get('version')}")
-    return re.fullmatch(rf"[\w.]*{version}(\.({_SUFFIX}))?", folder.name) is not None
+    return is_folder_of_version(folder.name, note.get("table"), note.get("version"))
 
 
 def remove_tree(root: str, *, told: Callable[[int], None]) -> None:

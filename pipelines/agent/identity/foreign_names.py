@@ -7,7 +7,6 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from itertools import islice
-from pathlib import Path
 
 from core.model.actions import Action
 from core.model.errors import InvalidProject, PoolUnreachable, Refused, TryAgain
@@ -16,6 +15,7 @@ from core.model.table_formats import WITHOUT_FILES, table_format
 from core.observed.served_environment import environment_edits, other_name
 from core.observed.versions import Deployment
 from core.plan.model import Plan, PlanNode
+from core.project.data_folder import absolute_data_folder
 from core.project.model import Environment
 from core.project_reader.manifest import Manifest, read_manifest
 from core.sql.ddl_reader import read_ddl
@@ -23,7 +23,8 @@ from core.sql.statement import TableDdl
 from core.text.sentence import Fact, FactKind
 from pipelines.agent.context import WRITE_CALL_S, AgentContext
 from pipelines.spark_connect.declared_tables import path_of
-from pipelines.storage.data_folder_records import MARK_FILE, EnvironmentMark, read_mark
+from pipelines.storage.data_folder_records import EnvironmentMark, read_mark
+from pipelines.storage.file_store import store_of
 
 _CREATES_NO_NAME = frozenset({Action.KEEP, Action.STOP, Action.DELETE, Action.RETIRE, Action.OPTIMIZE, Action.VACUUM})
 
@@ -64,7 +65,7 @@ def refuse_edited_environment(declared: Environment | None, text: str, agent: Ag
     """
     if declared is None:
         return
-    data = str(Path(agent.folder, declared.data).resolve())
+    data = absolute_data_folder(agent.folder, declared.data, os.path.realpath)
     for edit in environment_edits(agent.layout.served, declared, data):
         place = read_manifest(text, []).place(declared.name, edit.kind.code)
         raise Refused(f"{place}: {edit}", remedy=str(edit.remedy))
@@ -82,7 +83,7 @@ def refuse_nested_data(data: str) -> None:
     except TryAgain:
         # The agent waits until it can read the folder.
         return
-    for outer in map(str, Path(data).parents):
+    for outer in _above(data):
         if (mark := _mark_in(outer)) is not None:
             raise _invalid(Foreign.NESTED.of(data=data, outer=outer, owner=_owner(mark)))
     for inner in islice(_folders_below(data), MOST_SEARCHED):
@@ -92,14 +93,24 @@ def refuse_nested_data(data: str) -> None:
 
 def _folders_below(top: str) -> Iterator[str]:
     """Yield the folders below a folder, the upper ones first, each level sorted; links are not followed."""
-    level = [top]
+    files, level = store_of(top), [top]
     while level:
         below: list[str] = []
         for folder in level:
-            with suppress(OSError), os.scandir(folder) as entries:
-                below += sorted(entry.path for entry in entries if entry.is_dir(follow_symlinks=False))
+            with suppress(OSError):
+                entries = files.entries(folder)
+                below += sorted(entry.path for entry in entries if entry.is_dir() and not files.is_link(entry.path))
         yield from below
         level = below
+
+
+def _above(folder: str) -> Iterator[str]:
+    """Yield the folders above an absolute path, the nearest first."""
+    while (above := os.path.dirname(folder)) != folder and not above.endswith(("/", ":")):
+        yield above
+        folder = above
+    if folder.startswith("/"):
+        yield "/"
 
 
 def refuse_names_of_others(agent: AgentContext, plan: Plan) -> None:
@@ -122,8 +133,7 @@ def refuse_names_of_others(agent: AgentContext, plan: Plan) -> None:
     for name, place in sorted(found):
         table, ours = expected[name]
         if place != ours and not place.startswith(f"{agent.layout.data}/"):
-            above = map(str, list(Path(place).parents)[:_DEPTH]) if place.startswith("/") else ()
-            mark = next((mark for folder in above if (mark := _mark_in(folder))), None)
+            mark = next((mark for folder in islice(_above(place), _DEPTH) if (mark := _mark_in(folder))), None)
             owner = f" of {_owner(mark)}" if mark else ""
             raise _refused(Foreign.TAKEN.of(name=name, table=table, place=place or "an unknown place", owner=owner))
 
@@ -163,7 +173,7 @@ def _declared(node: PlanNode) -> TableDdl | None:
 def _mark_in(folder: str) -> EnvironmentMark | None:
     # A mark that cannot be read names no owner.
     try:
-        return read_mark(folder) if os.path.exists(f"{folder}/{MARK_FILE}") else None
+        return read_mark(folder)
     except TryAgain:
         return None
 

@@ -22,6 +22,7 @@ from core.observed.time_left import Bound, Left, lost, shortest, time_left_in_fi
 from core.observed.versions import Deployment, Measurement
 from core.ports.spark import ReportedQuery
 from core.ports.storage import CheckpointState, SourceLag
+from core.project.data_folder import is_in_hdfs
 from core.sql.statement import TableRead
 from core.text.wording import counted, long_duration
 from pipelines.agent.context import AgentContext
@@ -148,7 +149,7 @@ class LagCollector:
             for each in _parents_first(deployments)
             if not each.external and (each.active or each.wanted != WantedState.STOPPED)
         ]
-        self._expect_topics(measured_ones, by_version)
+        self._expect_sources(measured_ones, by_version)
         for deployment in measured_ones:
             query = query_by_name.get(query_name(deployment.table, deployment.version))
             try:
@@ -308,14 +309,15 @@ class LagCollector:
             fastest_rows_s=history.fastest_rows_s,
         )
 
-    def _expect_topics(
+    def _expect_sources(
         self, deployments: Iterable[Deployment], by_version: dict[tuple[TableName, int], Deployment]
     ) -> None:
-        """Request in one go the topic offsets that all statements need."""
+        """Request in one go the topic offsets and the checkpoints in HDFS that all statements need."""
         topics = {key for key, each in by_version.items() if table_format(each.format).topics}
         found = []
         for each in deployments:
-            if any((binding.parent, binding.version) in topics for binding in each.bindings):
+            of_topics = any((binding.parent, binding.version) in topics for binding in each.bindings)
+            if of_topics or is_in_hdfs(each.checkpoint):
                 with suppress(HeadgateError):
                     found.append((each.checkpoint, streamed_sources(each, self._reads_of(each), by_version)))
         if found:

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from core.model.errors import EngineRefused, PoolUnreachable
 from core.observed.cluster import ClusterFault, fault_of_cluster
+from core.project.data_folder import is_in_hdfs
 from core.project.model import Pool
 from core.text.sentence import Fact
 from pipelines.local_pool.standalone_master import is_this_machine, read_master, require_master
@@ -38,8 +39,10 @@ def require_shared_data(pool: Pool, writer: ExecutorWriter, data: str) -> None:
     """Raise PoolUnreachable unless the workers of the pool's cluster write to this machine's data folder.
 
     A worker on another machine that lacks the folder would create it: Spark reports no error, and the rows are lost to
-    readers elsewhere. Only workers on other machines are tested.
+    readers elsewhere. Only workers on other machines are tested, and only with a local folder.
     """
+    if is_in_hdfs(data):
+        return
     try:
         hosts = {worker.host for worker in read_master(pool.master_page).alive}
     except PoolUnreachable:

@@ -5,7 +5,6 @@ in its commit, is the time at which reading began. Files of a replaced copy are 
 """
 
 import logging
-import os
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -24,6 +23,7 @@ from pipelines.agent.deployment_compiler import parsed_ddl
 from pipelines.agent.tables.external_inputs import refuse_input_unlike
 from pipelines.spark_connect.declared_tables import read_declared
 from pipelines.storage.delta_log import CommitsGone, DeltaLog, NoDeltaLog
+from pipelines.storage.file_store import store_of
 
 log = logging.getLogger(__name__)
 
@@ -142,10 +142,11 @@ def _remove_replaced(agent: AgentContext, table: Deployment) -> None:
     ]
     if any(_may_read_since(agent, reader, before) for reader in readers if reader.state not in AT_REST):
         return
-    with suppress(FileNotFoundError), os.scandir(delta.folder) as entries:
-        for entry in entries:
+    with suppress(FileNotFoundError):
+        files = store_of(delta.folder)
+        for entry in files.entries(delta.folder):
             if entry.path not in kept and entry.name.endswith(".parquet") and entry.stat().st_mtime < before:
-                os.unlink(entry.path)
+                files.unlink(entry.path)
 
 
 def _may_read_since(agent: AgentContext, reader: Deployment, moment: float) -> bool:

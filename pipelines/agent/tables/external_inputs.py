@@ -147,7 +147,9 @@ def look_for_inputs(agent: AgentContext, locations: Sequence[str], folders: Sequ
 def _look_for_folders(agent: AgentContext, locations: Sequence[str], seconds: float) -> bool:
     data, known = agent.layout.sources_data or agent.layout.data, agent.ledger.spark_analyses()
     paths = {each: path_of(absolute_location(each, data)) for each in locations}
-    local = {each: path for each, path in paths.items() if path.startswith("/") and not _PATTERN.search(path)}
+    local = {
+        each: path for each, path in paths.items() if path.startswith(("/", "hdfs://")) and not _PATTERN.search(path)
+    }
     try:
         missing = call_deadlines.call(seconds, agent.files.missing_folders, tuple(local.values()))
     except call_deadlines.MissedDeadline:

@@ -37,6 +37,7 @@ from pipelines.agent.tables.external_inputs import (
     schemas_of,
     sources_with_registry,
 )
+from pipelines.storage.file_store import store_of
 
 
 def tables_of(
@@ -260,7 +261,7 @@ def _fault_of_static_side(agent: AgentContext, deployment: Deployment) -> TableF
 
 
 def _gone_words(folder: str) -> str:
-    return f"{folder} has no log" if os.path.isdir(folder) else f"there is no folder {folder}"
+    return f"{folder} has no log" if store_of(folder).is_folder(folder) else f"there is no folder {folder}"
 
 
 def _remedy(deployment: Deployment) -> str:

@@ -73,6 +73,12 @@ def test_servers_of_their_own_have_names_of_their_own() -> None:
         ("/", "data", "the data folder data of stage is inside /, that of dev"),
         ("//srv", "/srv/x", "the data folder /srv/x of stage is inside //srv, that of dev"),
         ("../x", "../x/../x", "dev and stage have one data folder, ../x"),
+        ("hdfs://n:1/a", "hdfs://n:1/a/", "dev and stage have one data folder, hdfs://n:1/a"),
+        (
+            "hdfs://n:1/a",
+            "hdfs://n:1/a/b",
+            "the data folder hdfs://n:1/a/b of stage is inside hdfs://n:1/a, that of dev",
+        ),
         ("/srv/a", "/srv/ab", ""),
         ("../x", "data", ""),
         ("x", "/abs/x", ""),

@@ -210,6 +210,12 @@ variables: {price: {type: decimal}, long: {type: decimal}, flag: {type: string}}
     assert new["dev"].policy == old["dev"].policy and after.connectors[0].jars == ("/branch/a/b.jar",)
 
 
+def test_a_data_folder_in_hdfs_is_declared_as_it_is_in_an_overlay() -> None:
+    written = "project: p\nid: i\nenvironments: {dev: {data: 'hdfs://one:8020/dev/'}}\n"
+    after = read_manifest(of_overlay(written, data={"dev": "hdfs://one:8020/dev/"}), [])
+    assert {each.name: each.data for each in after.environments}["dev"] == "hdfs://one:8020/dev"
+
+
 def test_the_file_of_an_overlay_is_read_as_written_and_a_damaged_one_is_an_error() -> None:
     written = Overlay("dev", "/h/dev", "/data", "/branch", 1.0, "ana", 9.0, since=0.5, inherited={T("a"): 2})
     assert overlay_from_text(overlay_as_text(written)) == written

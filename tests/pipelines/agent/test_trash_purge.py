@@ -17,7 +17,7 @@ from core.plan.request import PlanRequest
 from pipelines.agent.checked_clock import forgetting_time, record_deadline, unmoved_now
 from pipelines.agent.context import AgentContext, Uptime
 from pipelines.agent.housekeeping import purge_trash, stop_soaked
-from pipelines.storage.checkpoints import OWNER_FILE
+from pipelines.storage.checkpoint_logs import OWNER_FILE
 from state.retention import FORGETS_S
 from state.row_types import EventRow
 from tests.pipelines.agent.runs.test_run_driver import deploy

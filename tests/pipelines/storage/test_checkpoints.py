@@ -124,7 +124,7 @@ def test_read_gives_the_newest_commit_and_what_it_had_consumed(tmp_path: Path) -
     assert found is not None
     assert (found.id, found.batch, found.planned) == ("q-1", 11, 12)
     assert found.consumed == {0: 11, 2: 22}
-    assert found.committed_at == (folder / "commits" / "11").stat().st_mtime
+    assert found.committed_at == pytest.approx((folder / "commits" / "11").stat().st_mtime, abs=0.001)
 
 
 def test_read_follows_the_commits_as_they_come(tmp_path: Path) -> None:

@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fake_hdfs import SAFE_MODE, fake_hdfs
 
 from core.ipc.environment_paths import manifest_cache_path, parse_cache_path
+from core.model.errors import HeadgateError
 from tui.project_folder.environment_selection import SelectedEnvironment
 from tui.services import teardown
 
@@ -380,3 +382,28 @@ def test_the_caches_of_a_demo_are_deleted_and_those_of_other_projects_are_kept(
     assert [path for path, what in contents(tmp_path / "home").items() if what == "cache"] == [
         str(kept.relative_to(tmp_path / "home"))
     ]
+
+
+def test_files_in_hdfs_are_purged_like_local_ones_and_repeatedly(
+    place: SelectedEnvironment, ledger: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = tmp_path / "served" / "dev"
+    version_folder(data / "tables" / "a__v1")
+    version_folder(data / "trash" / "a__v1" / "checkpoints" / "a__v1")
+    other = version_folder(data / "tables" / "b__v1", OTHER, table="b")
+    (data / teardown.RECORDS_FOLDER).mkdir()
+    (data / teardown.RECORDS_FOLDER / "a@v1.json").write_text(json.dumps({"ledger": OURS}))
+    (data / teardown.WORLD_FILE).write_text(json.dumps({"ledger": OURS, "home": place.where.home}))
+    kept = {f"tables/b__v1/{name}": what for name, what in contents(other).items()}
+    with fake_hdfs(tmp_path / "served", monkeypatch) as hdfs:
+        there = replace(place, data=f"{hdfs.root}/dev")
+        found = teardown.owned_places(there)
+        assert [owned.path for owned in found][-1] == f"{there.data}/{teardown.WORLD_FILE}"
+        hdfs.fault = SAFE_MODE
+        with pytest.raises(HeadgateError, match="safe mode"):
+            teardown.purge(there, found, lambda wait: None)
+        assert os.path.exists(place.where.ledger)
+        hdfs.fault = None
+        assert set(everything(there)) == {owned.path for owned in found}
+    assert contents(data) == {"tables": "", "tables/b__v1": ""} | kept
+    assert not os.path.exists(place.where.home)

@@ -1,0 +1,47 @@
+"""The folder of an environment's tables and checkpoints: a local path, or a URI in HDFS.
+
+Headgate relies on atomic renames of folders, which object stores do not have, so data in one is refused.
+"""
+
+import posixpath
+import re
+from collections.abc import Callable
+
+from core.text.sentence import Fact, FactKind
+
+_HDFS = "hdfs://"
+_FOLDER = re.compile(r"hdfs://[\w.-]+(:\d{1,5})?/(?!/)[^?#]*[^?#/]/?\Z")
+
+
+class WrongDataFolder(FactKind):
+    """A reason why a URI cannot be the data folder of an environment."""
+
+    NO_FOLDER = (
+        "{data} names no folder of an HDFS",
+        "write data: hdfs://HOST:PORT/FOLDER, with the host and port of the name node or with a name service",
+    )
+    OTHER_STORE = (
+        "{data} is in a store whose folders cannot be renamed atomically, or that Headgate cannot read",
+        "write a local folder or hdfs://HOST:PORT/FOLDER as data:",
+    )
+
+
+def is_in_hdfs(place: str) -> bool:
+    """True if a folder, as declared or absolute, is in HDFS."""
+    return place.startswith(_HDFS)
+
+
+def data_folder_fault(declared: str) -> Fact[WrongDataFolder] | None:
+    """Return why a data folder cannot be used as it is declared; None if it can, or if it is a local path."""
+    if is_in_hdfs(declared):
+        wrong = not _FOLDER.match(declared) or "/../" in f"{declared}/" or "/./" in f"{declared}/"
+        return WrongDataFolder.NO_FOLDER.of(data=declared) if wrong or "//" in declared[len(_HDFS) :] else None
+    return WrongDataFolder.OTHER_STORE.of(data=declared) if "://" in declared else None
+
+
+def absolute_data_folder(project: str, declared: str, resolve: Callable[[str], str]) -> str:
+    """Return a declared data folder as an absolute path, or as a URI without a slash at its end.
+
+    A relative path lies in the folder `project`; `resolve` follows the links of a local path.
+    """
+    return declared.rstrip("/") if is_in_hdfs(declared) else resolve(posixpath.join(project, declared))

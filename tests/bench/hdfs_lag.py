@@ -1,0 +1,105 @@
+"""Measures the lag of many statements in HDFS: `python -m tests.bench.hdfs_lag [STATEMENTS]`, two minutes.
+
+Each statement reads a table of its own with a log of batches; one half of the tables are Delta tables. A round measures
+the lag of every statement and reads its checkpoint, as the agent does. The name node and the data node run on the same
+machine, so the network between agent and HDFS is not included.
+"""
+
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from core.model.names import TableName
+from pipelines.storage.checkpoints import TableCheckpoints
+from pipelines.storage.file_store import store_of
+from tests.support.mini_hdfs import mini_hdfs
+
+BATCHES = 12
+
+
+class Statement:
+    """A statement with a committed history over a table that has one batch more."""
+
+    def __init__(self, root: str, number: int) -> None:
+        self.table, self.checkpoint = f"{root}/tables/t{number}__v1", f"{root}/checkpoints/c{number}__v1"
+        self.format = "delta" if number % 2 else "json"
+        self.files = store_of(root)
+        self.source = (0, TableName(f"t{number}"), self.table, self.format)
+        self.written = self.read = 0
+        self.files.write(f"{self.checkpoint}/metadata", b'{"id":"q"}')
+        self.files.write(f"{self.checkpoint}/_headgate_owner", b'{"ledger":"l"}')
+        for _ in range(BATCHES):
+            self.commit()
+            self.consume()
+        self.commit()
+
+    def commit(self) -> None:
+        """Write a batch to the table that the statement reads."""
+        n, self.written = self.written, self.written + 1
+        if self.format == "delta":
+            actions: list[object] = [{"metaData": {"id": "i", "schemaString": "{}"}}] if n == 0 else []
+            actions.append({"add": {"path": f"p{n}", "size": 9, "modificationTime": 1, "stats": '{"numRecords":10}'}})
+            text = "\n".join(map(json.dumps, actions))
+            self.files.write(f"{self.table}/delta/_delta_log/{n:020}.json", text.encode())
+            return
+        entry = {"path": f"{self.table}/p{n}", "size": 9, "isDir": False, "modificationTime": 1, "action": "add"}
+        self.files.write(f"{self.table}/_spark_metadata/{n}", f"v1\n{json.dumps(entry)}".encode())
+
+    def consume(self) -> None:
+        """Commit a batch of the statement."""
+        n, self.read = self.read, self.read + 1
+        offset: dict[str, object] = {"logOffset": n}
+        if self.format == "delta":
+            about = {"sourceVersion": 1, "reservoirId": "i", "reservoirVersion": n + 1}
+            offset = about | {"index": -1, "isStartingVersion": False}
+        else:
+            entry = {"path": f"{self.table}/p{n}", "timestamp": 1, "batchId": n}
+            self.files.write(f"{self.checkpoint}/sources/0/{n}", f"v1\n{json.dumps(entry)}".encode())
+        text = f'v1\n{{"batchWatermarkMs":0}}\n{json.dumps(offset)}'
+        self.files.write(f"{self.checkpoint}/offsets/{n}", text.encode())
+        self.files.write(f"{self.checkpoint}/commits/{n}", b"v1\n{}")
+
+
+def main() -> None:
+    count = int(sys.argv[1]) if len(sys.argv) > 1 else 100
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        pytest.MonkeyPatch.context() as patch,
+        mini_hdfs(Path(folder), patch) as hdfs,
+        ThreadPoolExecutor(8) as threads,
+    ):
+        every = list(threads.map(lambda n: Statement(f"{hdfs.root}/d", n), range(count)))
+        files = TableCheckpoints("l", refresh_s=0.0)
+
+        def a_round() -> None:
+            files.expect_lag((each.checkpoint, (each.source,)) for each in every)
+            for each in every:
+                (found,) = files.lag(each.checkpoint, (each.source,))
+                assert found.files == each.written - each.read, (each.source, found)
+                assert files.read(each.checkpoint) is not None
+
+        print(f"{count} statements")
+        print(f"first round           {measured(a_round)}")
+        time.sleep(2.5)
+        a_round()
+        for _ in range(3):
+            print(f"round without news    {measured(a_round)}")
+        for _ in range(3):
+            list(threads.map(lambda each: (each.commit(), each.consume()), every))
+            print(f"round after a batch   {measured(a_round)}")
+
+
+def measured(act: Callable[[], None]) -> str:
+    began, used = time.monotonic(), time.process_time()
+    act()
+    return f"{time.monotonic() - began:.2f} s, {time.process_time() - used:.2f} s of CPU"
+
+
+if __name__ == "__main__":
+    main()
