@@ -239,14 +239,14 @@ class RunningBenchmark:
             if number % JUDGE_EVERY and number + 1 < len(prepared.ticks):
                 continue
             until = self.clock()
-            judged = [self._judge(each, begin + leads[each.table], until) for each in self.request.in_order]
+            judged = [self._judge(each, begin, begin + leads[each.table], until) for each in self.request.in_order]
             if any(each.keeping is Keeping.BEHIND for each in judged):
                 break
         self.writer.discard(prepared)
         used = self.processes.figures(phase, repetition, since=since)
         drained = yield from self._drain(named)
         if drained and all(each.kept for each in judged):
-            judged = [self._judge(each, begin + leads[each.table], until) for each in self.request.in_order]
+            judged = [self._judge(each, begin, begin + leads[each.table], until) for each in self.request.in_order]
         sustained = all(each.kept for each in judged)
         if sustained and until - begin - number * prepared.every_s > LATE_TICKS * prepared.every_s:
             return None, drained
@@ -263,11 +263,13 @@ class RunningBenchmark:
         )
         return record, drained
 
-    def _judge(self, statement: BenchStatement, since: float, until: float) -> KeepingUp:
+    def _judge(self, statement: BenchStatement, begin: float, since: float, until: float) -> KeepingUp:
         waits = self._waits(statement, since=since, now=until)
-        return keeping_up(waits, tuple(self._work(statement, since)), statement.objective, since=since, until=until)
+        work = tuple(self._work(statement, begin, since))
+        return keeping_up(waits, work, statement.objective, since=since, until=until)
 
-    def _work(self, statement: BenchStatement, since: float) -> Iterator[BatchWork]:
+    def _work(self, statement: BenchStatement, begin: float, since: float) -> Iterator[BatchWork]:
+        """Yield the batches since a time; none has read input of the time before the load began."""
         batches = self.readers[statement.table].batches
         known = {each: at for source, _, _ in statement.sources for each, at in self._inputs_of(source)}
         arrived = sorted(known.values())
@@ -280,7 +282,7 @@ class RunningBenchmark:
                 there = bisect_right(arrived, each.started_at - LISTED_S)
                 yield BatchWork(
                     each.started_at,
-                    span_s=each.started_at - before.started_at,
+                    span_s=each.started_at - max(before.started_at, begin),
                     took_s=each.visible_at - each.started_at,
                     left=max(0, there - read - counts[number]),
                 )
