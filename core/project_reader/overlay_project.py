@@ -104,7 +104,7 @@ def overlay_manifest(
 
     Values stay as they are written. `data` contains the data folder of each environment, whose relative paths are
     resolved against `folder`, the project folder of the branch. The overlay has the settings of the base, except its
-    protection, policy, colour and sources, and those in `section`.
+    protection, policy, colour and sources, and those in `section`; a `pool` in it replaces several pools.
     """
     root: Any = yaml.compose(text, Loader=yaml.SafeLoader)
     # The generated texts of a project of manifests are files of the usual layout here.
@@ -117,7 +117,8 @@ def overlay_manifest(
         _set(copy, "data", absolute_data_folder(folder, declared, lambda path: str(PurePosixPath(path))))
         _set(environments, key.value, copy)
     own = _mapping(copies[base])
-    own.value = [(key, node) for key, node in own.value if key.value not in ("colour", "sources", "naming")]
+    dropped = {"colour", "sources", "naming", *(["pools"] if "pool" in section else [])}
+    own.value = [(key, node) for key, node in own.value if key.value not in dropped]
     for key, value in {"protected": False, "policy": {}, **section}.items():
         _set(own, key, value)
     _set(environments, overlay, own)

@@ -2,6 +2,7 @@
 
 import pytest
 import small_project
+import yaml
 
 from core.model.names import TableName as T
 from core.project.naming import DECLARED, Naming
@@ -65,6 +66,20 @@ def test_the_generated_project_is_valid_and_has_its_own_names_data_and_server() 
     assert {name: table.settings.trigger for name, table in project.tables.items() if not table.external} == {
         "a": TRIGGER, "b": TRIGGER,
     }  # fmt: skip
+
+
+def test_its_only_pool_replaces_several_and_statements_keep_the_names_of_theirs() -> None:
+    yml = {path: f"{text}pool: large\n" for path, text in YML.items()}
+    texts = {**small_project.texts(), **yml}
+    texts["headgate.yml"] = yaml.safe_dump({
+        **(top := yaml.safe_load(texts["headgate.yml"])),
+        "environments": {**top["environments"], "dev": {"pools": {"small": {"cores": 1}, "large": {"cores": 2}}}},
+    })  # fmt: skip
+    found = generated(texts, "b")
+    project, problems = read_project({**found.texts, "headgate.yml": manifest(texts)}, environment="it_1")
+    assert project is not None, problems
+    here = project.environments["it_1"]
+    assert here.named_pools == () and here.pool_of(project.tables[T("a")].settings).name == "tests"
 
 
 def test_declared_intervals_are_kept_on_request() -> None:
