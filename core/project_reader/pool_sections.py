@@ -6,7 +6,7 @@ from dataclasses import replace
 import yaml
 
 from core.model.names import is_environment_name
-from core.model.problems import Where
+from core.model.problems import Problem, Where
 from core.model.secret_references import secret_reference
 from core.project.manifest_head import MANIFEST_PATH
 from core.project.model import (
@@ -72,6 +72,19 @@ def place_in_pool(manifest: str, environment: str, pool: Pool, key: str) -> Wher
     several = here.section("pools") if here is not None else None
     below = several.section(pool.name) if several is not None else here.section("pool") if here is not None else None
     return below.at(key) if below is not None else Where(MANIFEST_PATH)
+
+
+def problems_of_pools(manifest: str, environment: str) -> tuple[Problem, ...]:
+    """Return what is wrong with the pools of an environment in the text of headgate.yml."""
+    problems: list[Problem] = []
+    top = read_yaml(manifest, MANIFEST_PATH, [])
+    here = top.section("environments") if top is not None else None
+    here = here.section(environment) if here is not None else None
+    if here is not None:
+        here = replace(here, problems=problems)
+        read_pool(here)
+        read_named_pools(here)
+    return tuple(problems)
 
 
 _POOL_KEYS = ("url", "token", "tls", "ca", "master", "master_ui", "cores", "memory", "conf", "statements", "ui")

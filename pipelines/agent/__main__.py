@@ -21,7 +21,9 @@ from core.project.data_folder import absolute_data_folder
 from core.project.manifest_head import MANIFEST_PATH
 from core.project.model import Environment
 from core.project_reader.manifest import Manifest, read_manifest
+from core.project_reader.pool_sections import problems_of_pools
 from core.text.escaping import escape_control_characters, escape_surrogates
+from core.text.wording import counted
 from pipelines.agent.daemon import Agent
 from pipelines.agent.deployment_compiler import EnvironmentLayout
 from pipelines.agent.identity.foreign_names import refuse_nested_data, refuse_other_naming
@@ -144,6 +146,10 @@ def _declared(folder: Path, name: str) -> tuple[Manifest, Environment]:
             else f"there is no environment {name!r} in headgate.yml"
         )
         raise InvalidProject(first, remedy="correct headgate.yml")
+    if wrong := problems_of_pools(text, name):
+        # With the values that stand in for invalid ones, statements would run in other pools, or without a token.
+        more = f", and {counted(len(wrong) - 1, 'more problem')} of its pools" if len(wrong) > 1 else ""
+        raise InvalidProject(f"{wrong[0].where}: {wrong[0].summary}{more}", remedy=wrong[0].remedy)
     return manifest, environment
 
 

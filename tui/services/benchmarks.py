@@ -32,6 +32,7 @@ from tui.project_folder.git_objects import texts_differing_from
 from tui.services.environment_service import EnvironmentService
 from tui.services.ephemeral_environment import isolated_project
 from tui.services.ephemeral_topics import topic_locations
+from tui.services.statement_tests import refuse_problems
 
 RUNNER = "pipelines.bench"
 
@@ -286,10 +287,12 @@ def run_child(request: BenchRequest, environ: Mapping[str, str]) -> Generator[di
 def texts_before(operations: EnvironmentService, since: str) -> tuple[dict[str, str], frozenset[TableName]]:
     """Return all texts of the project at a git reference, and the statements whose files differ from them.
 
-    Raises UsageError if `since` is no git reference.
+    Raises UsageError if `since` is no git reference, and InvalidProject if a file that differs has an error.
     """
     declared = operations.projects.read_sound_tables()
     differing = texts_differing_from(operations.place.folder, since, declared.texts)
+    mine = (each for each in declared.problems if each.where is not None and each.where.path in differing)
+    refuse_problems(f"the files that differ from {since}", tuple(mine))
     old = {path: text for path, text in {**declared.texts, **differing}.items() if text is not None}
     changed = {
         name

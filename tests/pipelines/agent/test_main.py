@@ -12,6 +12,8 @@ import pytest
 from ledger_rows import deployment_row, environment_row, pool_row
 from live_project import until
 
+from core.model.errors import InvalidProject
+from pipelines.agent import __main__ as agent_main
 from pipelines.agent.__main__ import LogLines
 from pipelines.agent.requests.caller_roles_and_policy import record_first
 from state.ledger import LedgerReader, create_or_open
@@ -39,6 +41,27 @@ def test_a_data_folder_that_spark_would_misread_is_refused(folder: str, data: st
     assert found.returncode != 0 and "which Spark takes for something else; move the project" in found.stderr
     assert f"has {said} in its name" in found.stderr
     assert not home.exists()
+
+
+@pytest.mark.parametrize(
+    ("pools", "said"),
+    [
+        ("{pool: {cores: 1}, pools: {small: {}, large: {}}}", "pools must be left out beside pool"),
+        ("{pool: {url: 'sc://spark:15002', token: geheim}}", "pool.token must be a reference to a secret"),
+        ("{pools: {small: {}, Small: {cores: x}}}", ", and 1 more problem of its pools; "),
+    ],
+)
+def test_pools_with_errors_are_refused(pools: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / "headgate.yml").write_text(MANIFEST.replace("dev: {}", f"dev: {pools}"))
+    with pytest.raises(InvalidProject) as refused:
+        agent_main._declared(tmp_path, "dev")
+    assert said in f"{refused.value.summary}; {refused.value.remedy}" and refused.value.exit_code == 2
+    assert "headgate.yml:" in refused.value.summary and "geheim" not in str(refused.value)
+
+
+def test_errors_elsewhere_in_headgate_yml_do_not_keep_the_agent_from_its_pools(tmp_path: Path) -> None:
+    (tmp_path / "headgate.yml").write_text(MANIFEST.replace("dev: {}", "dev: {}\n  prod: {pool: {cores: x}}"))
+    assert agent_main._declared(tmp_path, "dev")[1].pool.cores == 2
 
 
 def test_foreign_text_does_not_start_a_second_line_of_the_log() -> None:

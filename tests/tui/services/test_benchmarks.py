@@ -1,13 +1,14 @@
 """The sources of a benchmark: files, topics, and files in place of a database."""
 
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from core.model.errors import Refused
+from core.model.errors import InvalidProject, Refused
 from core.model.names import TableName as T
 from tui.project_folder.environment_selection import select_environment
-from tui.services.benchmarks import bench_sources, choose_tables
+from tui.services.benchmarks import bench_sources, choose_tables, texts_before
 from tui.services.environment_service import EnvironmentService
 
 TOPIC = "USING kafka OPTIONS ('kafka.bootstrap.servers'='b:9092', {}, 'value.format'='raw');"
@@ -73,3 +74,13 @@ def test_what_a_statement_writes_to_a_topic_is_no_source(folder: Path, operation
     declare(folder, "back", "id BIGINT, kind STRING", over.format("subscribe='dev_out,more'"))
     with pytest.raises(Refused, match="back reads several topics, of which b writes one"):
         choose_tables(EnvironmentService(operations.place, operations.environ), [], [])
+
+
+def test_an_edited_statement_with_an_error_is_not_taken_for_an_unchanged_one(
+    folder: Path, operations: EnvironmentService
+) -> None:
+    for words in (["init", "-q"], ["add", "-A"], ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "one"]):
+        subprocess.run(["git", "-C", str(folder), *words], check=True)
+    (folder / "pipelines/sources/p/a/sql-scripts/dml.a.sql").write_text("INSERT INTO a SELECT upper(kind FROM landed;")
+    with pytest.raises(InvalidProject, match="the files that differ from HEAD have 1 problem"):
+        texts_before(operations, "HEAD")
