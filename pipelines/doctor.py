@@ -191,18 +191,22 @@ def cluster(project: Path, environment: str, home: Path) -> list[dict[str, Any]]
     Returns no checks if no pool has a master.
     """
     _, pools = _declared(project, environment, home)
-    return [check for pool, folder in pools for check in _cluster(pool, folder)]
+    return [
+        check
+        for pool, folder in pools
+        for check in _cluster(pool, folder, "pool" if folder == home else f"pools.{pool.name}")
+    ]
 
 
-def _cluster(pool: Pool, home: Path) -> list[dict[str, Any]]:
+def _cluster(pool: Pool, home: Path, section: str) -> list[dict[str, Any]]:
     if pool.master is None:
         return []
     try:
-        require_master(pool.master)
+        require_master(pool.master, f"{section}.master")
     except PoolUnreachable as error:
         return [_verdict("cluster", error.summary, error.remedy, master=pool.master)]
     try:
-        view = read_master(pool.master_page)
+        view = read_master(pool.master_page, f"{section}.master_ui")
     except PoolUnreachable as error:
         unknown = f"{error.summary}; nobody would notice that its workers are dead"
         return [_verdict("cluster", unknown, error.remedy, ok=True, warning=True, master=pool.master)]

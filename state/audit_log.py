@@ -23,6 +23,8 @@ _WORDS = {
     "look_for_inputs": "look for topics and folders",
     "policy_apply": "policy apply",
     "policy_approve": "policy approve",
+    "cordon_pool": "cordon pool",
+    "uncordon_pool": "uncordon pool",
     "exit": "down",
 }
 """Display names of operations whose name on the socket is not self-explanatory."""

@@ -77,7 +77,7 @@ class ClusterFault(FactKind):
     )
     RECOVERING = (
         "the master {master} is {status}: executors go on, but it starts none until it is ALIVE",
-        "it recovers by itself within a minute, unless pool.master names the standby of another one",
+        "it recovers by itself within a minute, unless {master} is the standby of another one",
     )
     LOST = (
         "the master {master} cannot be reached: executors that are left go on, and none that is lost is replaced",

@@ -35,7 +35,7 @@ class DrainRefusal(FactKind):
 class Room(FactKind):
     """How many statements a pool still takes."""
 
-    LEFT = "{pool} takes {most:statement} and has {has}"
+    LEFT = "{pool} takes {most:statement} and has {has} now, which leaves room for {room} of {all}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,8 @@ def plan_drain(
     queries = {(each.table, each.version): each for each in found if may_run(each)}
     here = {key: each for key, each in sorted(queries.items()) if of[key] == pool}
     moving = [key for key, each in here.items() if key in serving and each.wanted == WantedState.RUNNING]
-    has = Counter(of[key] for key in queries)
+    now = Counter(of[key] for key in queries)
+    has = now.copy()
     targets = [each for each in environment.pools if each.name not in (pool, *cordoned) and (not to or each.name == to)]
     moves, left = dict[TableName, str](), list[TableName]()
     for table, _ in moving:
@@ -87,7 +88,16 @@ def plan_drain(
     if not targets:
         refusals.append(DrainRefusal.NO_OTHER.of(environment=environment.name))
     elif left:
-        rooms = tuple(Room.LEFT.of(pool=each.name, most=each.statements, has=has[each.name]) for each in targets)
+        rooms = tuple(
+            Room.LEFT.of(
+                pool=each.name,
+                most=each.statements,
+                has=now[each.name],
+                room=has[each.name] - now[each.name],
+                all=len(moving),
+            )
+            for each in targets
+        )
         refusals.append(DrainRefusal.NO_ROOM.of(tables=tuple(left), rooms=rooms))
     stay = [each for key, each in here.items() if key not in moving and not lost]
     if older := tuple(physical_name(each.table, each.version) for each in stay if each.wanted == WantedState.RUNNING):

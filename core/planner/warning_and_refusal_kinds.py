@@ -173,7 +173,8 @@ class PlanWarningKind(FactKind):
         "record it (headgate policy apply)"
     )
     PLANNED_WITH_OLD_TEXTS = (
-        "this plan uses the texts from before plan {plan}: the next deploy brings back newer ones that the files hold"
+        "this plan uses the texts from before plan {plan}: where the files hold other texts, the next deploy brings "
+        "these back"
     )
     PROMOTED = (
         "this plan uses the revisions that run in {source}: the next deploy of files that hold other texts replaces "
@@ -185,7 +186,7 @@ class PlanWarningKind(FactKind):
         "uncordon {pool}"
     )
     FILES_NAME_POOL = (
-        "write the new pools into the yml of {tables:few} before their next plan, which is denied otherwise while "
+        "the yml of {tables:few} must name the new pools before their next plan, which is denied otherwise while "
         "{pool} is cordoned"
     )
     STATED_GONE = (

@@ -20,18 +20,20 @@ LARGEST = 32 << 20
 """Largest document, in bytes, that is read from a master's web interface; a worker takes 0.5 kB."""
 
 
-def require_master(master: str) -> None:
+def require_master(master: str, key: str = "master") -> None:
     """Raise PoolUnreachable unless the master at an address `spark://host:port` accepts connections.
+
+    `key` is the key of headgate.yml that has the address.
 
     Spark itself would try for a minute, and end with a message about a stopped context.
     """
-    address_towards(master)
+    address_towards(master, key)
 
 
-def address_towards(master: str) -> str:
+def address_towards(master: str, key: str = "master") -> str:
     """Return the address of this machine from which a master is reached, and under which its workers reach a server.
 
-    Raises PoolUnreachable if the master does not accept connections.
+    Raises PoolUnreachable if the master does not accept connections. `key` is the key of headgate.yml that has it.
     """
     host, _, port = master.removeprefix(MASTER_SCHEME).rpartition(":")
     try:
@@ -41,13 +43,16 @@ def address_towards(master: str) -> str:
         why = f"did not answer within {ANSWERS_S:.0f} s" if isinstance(error, TimeoutError) else _reason(error)
         raise PoolUnreachable(
             f"the master {master} cannot be reached: {why}",
-            remedy="start it (one on this machine: headgate cluster up), or correct pool.master in headgate.yml",
+            remedy=f"start it (one on this machine: headgate cluster up), or correct {key} in headgate.yml",
         ) from error
 
 
-def read_master(page: str) -> ClusterView:
-    """Return what a master reports on its web interface, whose URL is `page`. Raises PoolUnreachable if it does not."""
-    remedy = "correct pool.master_ui in headgate.yml; Spark's default is port 8080 of the master"
+def read_master(page: str, key: str = "master_ui") -> ClusterView:
+    """Return what a master reports on its web interface, whose URL is `page`. Raises PoolUnreachable if it does not.
+
+    `key` is the key of headgate.yml that can have the URL.
+    """
+    remedy = f"correct {key} in headgate.yml; Spark's default is port 8080 of the master"
     try:
         return call(ANSWERS_S, _document, page)
     except (PoolUnreachable, TimeoutError) as error:

@@ -135,6 +135,15 @@ def test_a_master_that_is_not_there_is_a_failure(master: FakeMaster, tmp_path: P
         False,
         "the master spark://127.0.0.1:1 cannot be reached: connection refused",
     )
+    assert check["remedy"].endswith("or correct pool.master in headgate.yml")
+    several = (
+        text.replace(master.master, "spark://127.0.0.1:1")
+        .replace("pool: {", "pools: {far: {")
+        .replace("768m}", "768m}}")
+    )
+    (tmp_path / "headgate.yml").write_text(several)
+    (check,) = doctor.cluster(tmp_path, "dev", tmp_path)
+    assert check["remedy"].endswith("or correct pools.far.master in headgate.yml")
 
 
 def test_workers_elsewhere_need_the_path_of_python(master: FakeMaster, tmp_path: Path) -> None:

@@ -65,6 +65,9 @@ def planned_drain(
             f"{pool} cannot be drained: {why}", remedy=_first_remedy([each.remedy for each in found.refusals])
         )
     if not found.moves:
+        if pool in cordoned:
+            remedy = f"to let it take new statements again: headgate pool uncordon {pool}"
+            raise Refused(f"no statement runs in {pool}, and it is cordoned already", remedy=remedy)
         raise Refused(f"no statement runs in {pool}", remedy=f"headgate pool cordon {pool} keeps it so")
     here = deployed_tables(reader)
     moved = {table: _in_pool(here[table], to) for table, to in found.moves.items()}

@@ -326,7 +326,7 @@ class PoolSupervisor:
             raise _Waits(f"the pool {self._pool.name} is started again in {pause:.0f} s: {self._last_words}")
         if self._pool.master is not None:
             # A master that is down is no failed start, so the agent waits for it however long it takes.
-            require_master(self._pool.master)
+            require_master(self._pool.master, f"pools.{self._place}.master" if self._place else "pool.master")
         self._backoff.started()
         self._failed_tests = 0
         takes = "a Spark Connect server takes 6 to 10 s"

@@ -241,6 +241,8 @@ def _act(request: dict[str, Any]) -> str:
     op = str(request.get("op"))
     if op == "submit_plan" and _promoted_from(request):
         return "promote"
+    if op == "cordon_pool" and not (request.get("args") or {}).get("cordons"):
+        return "uncordon_pool"
     return str((request.get("args") or {}).get("act") or op) if op == "run" else op
 
 

@@ -52,7 +52,7 @@ def test_every_reason_is_given_at_once() -> None:
     stopping = deployment_row("s", pool=OLD, state="stopping", wanted="stopped")
     found = drained([*rows("abc"), older, stopping], Pool("x", statements=1))
     assert [str(each) for each in found.refusals] == [
-        "b, c do not fit: x takes 1 statement and has 1",
+        "b, c do not fit: x takes 1 statement and has 0 now, which leaves room for 1 of 3",
         "a__v2 keeps running there beside the serving version, and a plan moves only that",
         "s__v1 is being stopped there, which is not confirmed",
     ]

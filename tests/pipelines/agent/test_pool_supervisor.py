@@ -283,7 +283,7 @@ def test_a_master_that_is_down_is_waited_for_without_counting_as_a_failed_start(
 ) -> None:
     answers: list[str] = []
 
-    def require_master(master: str) -> None:
+    def require_master(master: str, key: str) -> None:
         if not answers:
             raise PoolUnreachable(f"the master {master} cannot be reached: connection refused", remedy="start it")
 
@@ -311,7 +311,7 @@ def test_a_pool_whose_cluster_has_a_fault_is_degraded_with_an_event_when_it_begi
         kind = faults.pop(0)
         return kind.of(master="spark://h:7077") if kind is not None else None
 
-    monkeypatch.setattr(pool_supervisor, "require_master", lambda master: None)
+    monkeypatch.setattr(pool_supervisor, "require_master", lambda master, key: None)
     monkeypatch.setattr(pool_supervisor, "require_shared_data", lambda pool, writer, data: None)
     monkeypatch.setattr(ClusterWatch, "_observed", observed)
     keeper = supervise(CLUSTER)
@@ -348,7 +348,7 @@ def test_nothing_is_registered_on_a_cluster_whose_workers_do_not_share_the_data(
         if machine.now < 60:
             raise PoolUnreachable("the workers do not share /data", remedy="mount it")
 
-    monkeypatch.setattr(pool_supervisor, "require_master", lambda master: None)
+    monkeypatch.setattr(pool_supervisor, "require_master", lambda master, key: None)
     monkeypatch.setattr(pool_supervisor, "require_shared_data", require_shared_data)
     keeper = supervise(CLUSTER, data="/data")
     for _ in range(59):

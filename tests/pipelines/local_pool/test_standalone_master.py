@@ -38,7 +38,7 @@ def test_a_page_that_is_no_master_is_named(body: bytes, master: FakeMaster) -> N
     master.body = body
     with pytest.raises(PoolUnreachable, match=f"{master.page} is not the web interface of a standalone") as raised:
         read_master(master.page)
-    assert raised.value.remedy.startswith("correct pool.master_ui")
+    assert raised.value.remedy.startswith("correct master_ui in headgate.yml")
 
 
 def test_a_page_that_does_not_answer_is_given_up(master: FakeMaster, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -365,7 +365,11 @@ def test_the_console_submits_the_undo_of_the_last_run_as_the_command_does(
     service = EnvironmentService(place, {})
     submitted = ConsoleBackend(service).undo("")
     service.close()
-    assert submitted == written(["plan", "undo", plan["hash"]], capsys)["hash"]
+    undo = written(["plan", "undo", plan["hash"]], capsys)
+    assert submitted == undo["hash"]
+    said = [each["summary"] for each in undo["warnings"]]
+    # Files that already hold the earlier texts, as after a drain, change nothing.
+    assert f"from before plan {plan['hash'][:12]}: where the files hold other texts, the next deploy" in str(said)
 
 
 def test_the_changes_screen_lists_a_column_that_does_not_exist_and_no_line_that_nobody_removed(

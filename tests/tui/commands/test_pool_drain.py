@@ -126,6 +126,7 @@ def test_a_drain_moves_each_statement_to_where_most_room_is_left_and_cordons_the
     said = [each["summary"] for each in plan["warnings"] if not each["table"]]
     until = "it takes no new statements, and none back by an undo, until headgate pool uncordon large"
     assert f"applying this plan cordons large: {until}" in said
+    assert any(each.startswith("the yml of a, b, z must name the new pools before their next plan") for each in said)
     assert desk.cordoned() == []
     assert desk.apply(plan) == 0 and len(desk.runs.driven) == 1
     assert desk.cordoned() == ["large"]
@@ -140,7 +141,10 @@ def test_everything_that_does_not_fit_is_refused_at_once(desk: Desk, capsys: pyt
     assert row is not None
     desk.ledger.put_deployment(replace(row, version=2, active=False))
     said = refused(["pool", "drain", "large", "--to", "spare"], 3, capsys)
-    assert "large cannot be drained: b, z do not fit: spare takes 1 statement and has 1" in said
+    assert (
+        "large cannot be drained: b, z do not fit: spare takes 1 statement and has 0 now, which leaves room for 1 of 3"
+        in said
+    )
     assert "b__v2 keeps running there beside the serving version" in said
     assert "b__v2 keeps running there" in refused(["pool", "drain", "large"], 3, capsys)
 
@@ -171,6 +175,8 @@ def test_a_cordoned_pool_takes_no_new_statements_until_it_is_uncordoned(
     )
     assert not written(["plan", "b"], capsys)["refusals"], "what runs there goes on, and may be restarted"
     assert exit_codes.run_command_line(["pool", "uncordon", "large"]) == 0 and desk.cordoned() == []
+    acts = [command.op for command in desk.ledger.commands() if command.subject == "large"]
+    assert acts == ["uncordon_pool", "cordon_pool", "cordon_pool"]
     assert not written(["plan", "z", "--rebuild"], capsys)["refusals"]
 
 
@@ -186,7 +192,9 @@ def test_files_that_still_name_the_drained_pool_are_denied(desk: Desk, capsys: p
     capsys.readouterr()
     assert exit_codes.run_command_line(["plan", "b"]) == 3
     assert "b would start in large, which is cordoned" in " ".join(capsys.readouterr().out.split())
-    assert "no statement runs in large" in refused(["pool", "drain", "large"], 3, capsys)
+    said = refused(["pool", "drain", "large"], 3, capsys)
+    assert "no statement runs in large, and it is cordoned already" in said
+    assert "headgate pool uncordon large" in said and "keeps it so" not in said
 
 
 def test_a_statement_that_started_after_the_plan_makes_it_stale(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
