@@ -175,17 +175,26 @@ _FILE_SYSTEM = (
 
 
 def _standalone(given: RecipeInput) -> Recipe:
-    preamble = _preamble(given).partition("mkdir -p")[0]
-    script = f"""{preamble}# On the machine of the master, then on each worker with its own first argument:
-#   {given.pool.name}-cluster.sh master HOST
-#   {given.pool.name}-cluster.sh worker spark://HOST:7077
+    preamble, name = _preamble(given).partition("mkdir -p")[0], f"{given.pool.name}-cluster.sh"
+    usage = f"""set -eu
+# On the machine of the master, then on each worker.
+usage() {{
+  printf '%s\\n' 'usage: sh {name} master HOST' '       sh {name} worker spark://HOST:7077' >&2
+  exit 2
+}}
+[ "$#" = 2 ] || usage
+case "$1" in master|worker) ;; *) usage ;; esac
+"""
+    preamble = preamble.replace("set -eu\n", usage)
+    script = f"""{preamble}{_OPEN}
 case "$1" in
 master)
   exec "$SPARK_HOME/bin/spark-class" org.apache.spark.deploy.master.Master \\
     --host "$2" --port 7077 --webui-port 8080 ;;
 worker)
   exec "$SPARK_HOME/bin/spark-class" org.apache.spark.deploy.worker.Worker \\
-    --cores {given.pool.cores} --memory {given.pool.memory} "$2" ;;
+    --cores {given.pool.cores} --memory {given.pool.memory} \\
+    --work-dir "${{WORK_DIR:-$HOME/{given.pool.name}-cluster-work}}" "$2" ;;
 esac
 """
     entry = f"""pools:
@@ -196,7 +205,12 @@ esac
     memory: {given.pool.memory}
 """
     notes = _notes(given, "the agent starts the Connect server itself, with all settings and jars")
-    return Recipe(notes, {f"{given.pool.name}-cluster.sh": script}, entry, ())
+    return Recipe(notes, {name: script}, entry, ())
+
+
+_OPEN = """\
+# Without authentication, whoever reaches their ports can run code. Web pages are served on all interfaces;
+# export SPARK_LOCAL_IP=ADDRESS binds them, and the worker, to one. HOST binds the master's own port."""
 
 
 def _kubernetes(given: RecipeInput) -> Recipe:
@@ -204,6 +218,7 @@ def _kubernetes(given: RecipeInput) -> Recipe:
     settings = _settings(given) | {
         "spark.connect.grpc.binding.address": "0.0.0.0",
         "spark.driver.host": f"{name}.$(NAMESPACE).svc",
+        "spark.driver.bindAddress": "0.0.0.0",
         "spark.driver.port": "7078",
         "spark.driver.blockManager.port": "7079",
         "spark.kubernetes.namespace": "$(NAMESPACE)",
@@ -219,19 +234,31 @@ def _kubernetes(given: RecipeInput) -> Recipe:
     arguments = "\n".join(f"            - {_quoted(word)}" for word in [*words, "spark-internal"])
     manifest = _MANIFEST.format(name=name, data=given.data, port=given.port, version=SPARK_VERSION, arguments=arguments)
     entry = _url_entry(given)
+    token, secret = shlex.quote(given.token_file), shlex.quote(f"token={given.token_file}")
+    # Without a line break, which would become part of the secret.
+    writes = f'(umask 077; printf %s "$(openssl rand -hex 32)" > {token})'
     notes = (
-        f"the image needs Spark {SPARK_VERSION} in /opt/spark with its entry point for executors, and pandas",
+        "build the image of the Dockerfile, push it, and write its name for REGISTRY/… in the manifest, in both places",
         f"the claim {name}-data must be a volume for many pods (ReadWriteMany), which the agent has at {given.data}",
-        f"create the token once: kubectl create secret generic {name} --from-file=token={given.token_file}",
+        f"create the token once: mkdir -p {shlex.quote(given.home)}; [ -s {token} ] || {writes}",
+        f"then store it in the cluster: kubectl create secret generic {name} --from-file={secret}",
         f"the agent reaches the server by kubectl port-forward service/{name} {given.port}, or by an ingress with TLS",
         "these manifests were checked by their fields only: no Kubernetes was available to run them",
     )
-    return Recipe(notes, {f"{name}.yaml": manifest}, entry, _left_out(given))
+    files = {"Dockerfile": _DOCKERFILE, f"{name}.yaml": manifest}
+    return Recipe(notes, files, entry, _left_out(given))
 
 
 def _quoted(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
+
+_DOCKERFILE = f"""# It has Spark in /opt/spark with its entry point for executors; Python functions need the packages.
+FROM apache/spark:{SPARK_VERSION}
+USER root
+RUN pip install --no-cache-dir 'pandas<3' pyarrow
+USER spark
+"""
 
 _MANIFEST = """apiVersion: v1
 kind: ServiceAccount
@@ -266,6 +293,8 @@ metadata:
 spec:
   # Without an address of its own, because executors connect to the pod itself.
   clusterIP: None
+  # The driver looks up its own name before it is ready.
+  publishNotReadyAddresses: true
   selector:
     app: {name}
   ports:
@@ -296,13 +325,13 @@ spec:
       serviceAccountName: {name}
       containers:
         - name: server
-          image: apache/spark:{version}
+          image: REGISTRY/headgate-spark:{version}
           command: [/opt/spark/bin/spark-submit]
           args:
 {arguments}
           env:
             - name: IMAGE
-              value: apache/spark:{version}
+              value: REGISTRY/headgate-spark:{version}
             - name: POD
               valueFrom:
                 fieldRef:

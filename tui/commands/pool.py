@@ -72,8 +72,11 @@ def _recipe(context: CommandContext) -> int:
         )  # fmt: skip
         return 0
     lines = [f"# {note}" for note in found.notes]
-    for file, text in {**found.files, f"headgate.yml, below environments: {place.environment}:": found.entry}.items():
-        lines += ["", f"# ---- {file}", *text.splitlines()]
+    parts = {f"save as {file}": text for file, text in found.files.items()}
+    below = f"headgate.yml, below environments: {place.environment}:"
+    parts[f"{below} in place of its pool:, or added to its pools:"] = found.entry
+    for title, text in parts.items():
+        lines += ["", f"# ---- {title}", *text.splitlines()]
     context.output.print(lines)
     if found.left_out:
         context.output.say(f"not printed, because they may be secrets: {', '.join(found.left_out)}")

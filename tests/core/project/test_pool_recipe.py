@@ -79,23 +79,61 @@ REQUIRED = {
 
 
 def test_the_manifests_for_kubernetes_have_the_fields_of_their_kinds() -> None:
-    ((name, text),) = recipe(RecipeKind.KUBERNETES, replace(GIVEN, data="/shared/dev")).files.items()
+    found = recipe(RecipeKind.KUBERNETES, replace(GIVEN, data="/shared/dev"))
+    (_, image), (name, text) = found.files.items()
+    assert "pandas<3" in image, "the pods have what the functions of statements need"
     documents = list(yaml.safe_load_all(text))
     assert name == "headgate-large.yaml" and [each["kind"] for each in documents] == list(REQUIRED)
+    assert documents[3]["spec"]["publishNotReadyAddresses"] is True, "the driver looks up its own name while it starts"
     for each in documents:
         assert each["apiVersion"] and each["metadata"]["name"] == "headgate-large"
         for path in REQUIRED[each["kind"]]:
-            found: Any = each
+            value: Any = each
             for key in path.split("."):
-                found = found[key]
-            assert found, path
+                value = value[key]
+            assert value, path
     deployment = documents[-1]["spec"]
     assert deployment["replicas"] == 1 and deployment["strategy"] == {"type": "Recreate"}, "never two servers"
     assert deployment["selector"]["matchLabels"] == deployment["template"]["metadata"]["labels"]
     (server,) = deployment["template"]["spec"]["containers"]
     assert all(isinstance(word, str) for word in server["args"]) and server["args"][-1] == "spark-internal"
+    assert "spark.driver.bindAddress=0.0.0.0" in server["args"], "its name need not be that of an interface yet"
     known = {each["name"] for each in server["env"]}
     assert {name for word in server["args"] for name in re.findall(r"\$\((\w+)\)", word)} <= known
     assert [each["name"] for each in server["volumeMounts"]] == ["data"]
     ports = {each["port"] for each in documents[3]["spec"]["ports"]}
     assert {15002, 7078, 7079} == ports
+
+
+def test_the_step_for_kubernetes_creates_a_token_that_only_its_owner_reads(tmp_path: Path) -> None:
+    notes = recipe(RecipeKind.KUBERNETES, replace(GIVEN, home=str(tmp_path / "o'brien"))).notes
+    (step,) = [note.partition(": ")[2] for note in notes if note.startswith("create the token once: ")]
+    subprocess.run(["sh", "-c", step], check=True)
+    token = tmp_path / "o'brien" / "large.token"
+    assert re.fullmatch("[0-9a-f]{64}", token.read_text()) and token.stat().st_mode & 0o077 == 0
+    before = token.read_text()
+    subprocess.run(["sh", "-c", step], check=True)
+    assert token.read_text() == before, "a server that runs keeps its token"
+
+
+@pytest.mark.parametrize("words", [[], ["master"], ["mster", "h"], ["worker", "spark://h:7077", "more"]])
+def test_the_script_of_a_standalone_cluster_prints_its_usage(words: list[str], tmp_path: Path) -> None:
+    ((name, text),) = made("standalone").files.items()
+    (tmp_path / name).write_text(text)
+    ended = subprocess.run(["sh", name, *words], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr.startswith("usage: sh large-cluster.sh master HOST\n")
+
+
+def test_a_worker_writes_into_no_installation(tmp_path: Path) -> None:
+    ((name, text),) = made("standalone").files.items()
+    (tmp_path / name).write_text(text)
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "spark-class").write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
+    (tmp_path / "python").write_text(f"#!/bin/sh\necho {tmp_path}\n")
+    for each in ("bin/spark-class", "python"):
+        (tmp_path / each).chmod(0o755)
+    environ = {"PATH": "/usr/bin:/bin", "PYTHON": str(tmp_path / "python"), "HOME": "/home/x"}
+    run = ["sh", str(tmp_path / name), "worker", "spark://h:7077"]
+    said = subprocess.run(run, env=environ, capture_output=True, text=True, check=True).stdout.split("\n")
+    assert said[said.index("--work-dir") + 1] == "/home/x/large-cluster-work" and said[-2] == "spark://h:7077"

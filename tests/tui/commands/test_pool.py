@@ -109,10 +109,13 @@ def test_a_recipe_needs_no_agent_and_has_the_settings_of_the_named_pool(
     assert run_command_line(["pool", "recipe", kind, "--pool", "two", "--name", "far"]) == 0
     said = capsys.readouterr()
     assert "s3cr3t" not in said.out + said.err and "# ---- headgate.yml, below environments: dev:" in said.out
+    assert "in place of its pool:" in said.out and "# ---- save as " in said.out
     if kind != "standalone":
         assert "spark.y=z" in said.out and "spark.hadoop.x.token" in said.err
     found = json.loads(printed(["pool", "recipe", kind, "--json"], capsys))
-    assert found["entry"].startswith(f"pools:\n  {kind}:\n") and len(found["files"]) == 1
+    assert found["entry"].startswith(f"pools:\n  {kind}:\n") and len(found["files"]) == (
+        2 if kind == "kubernetes" else 1
+    )
     assert run_command_line(["pool", "recipe", "yarrn"]) == 2 and "did you mean yarn?" in capsys.readouterr().err
     assert run_command_line(["pool", "recipe", kind, "--pool", "tow"]) == 2
 
