@@ -10,8 +10,10 @@ from core.observed.spark_work import WorkOfPool
 from core.observed.versions import StatementLine, heartbeat_age_s, is_stale
 from core.text.wording import did_you_mean
 from state.ledger_snapshot import LedgerSnapshot
-from state.row_types import EnvironmentRow
+from tui.agent_client import agent_process
 from tui.command_line.context import CommandContext
+from tui.command_line.output import stdout_width
+from tui.command_line.statement_output import data_age_line
 from tui.presentation.styling.table_layout import format_table
 from tui.presentation.view.pools import PoolUse, pool_named, uses_of_pools
 from tui.project_folder.environment_selection import has_ledger
@@ -37,7 +39,7 @@ def pool(context: CommandContext) -> int:
     if context.args.subcommand == "show":
         named = pool_named(snapshot.facts, context.args.name)
         return _show(context, next(use for use in uses if use.row is named), snapshot)
-    return _list(context, uses, snapshot.facts)
+    return _list(context, uses, snapshot)
 
 
 def _recipe(context: CommandContext) -> int:
@@ -92,9 +94,9 @@ def _cordon(context: CommandContext, name: str) -> int:
     return 0
 
 
-def _list(context: CommandContext, uses: tuple[PoolUse, ...], facts: EnvironmentRow) -> int:
+def _list(context: CommandContext, uses: tuple[PoolUse, ...], snapshot: LedgerSnapshot) -> int:
     if context.output.as_json:
-        context.document("headgate.pools/1", pools=[_as_json(use) for use in uses])
+        context.document("headgate.pools/1", age_s=snapshot.age_s, pools=[_as_json(use) for use in uses])
         return 0
     head = ("POOL", "STATE", "KIND", "WANTED", "RUNNING", "FAILED", "MOST", "ADDRESS")
     rows = [
@@ -104,12 +106,14 @@ def _list(context: CommandContext, uses: tuple[PoolUse, ...], facts: Environment
         )
         for use in uses
     ]  # fmt: skip
-    context.output.print(format_table(head, rows, right=("WANTED", "RUNNING", "FAILED", "MOST")))
-    for use in uses:
-        if use.row.detail:
-            context.output.print([f"{use.row.name}: {use.row.detail}"])
-    if len(facts.pools) > 1:
-        default = facts.pools[0].name
+    right, width = ("WANTED", "RUNNING", "FAILED", "MOST"), stdout_width()
+    printed = format_table(head, rows, right=right)
+    if width is not None and max(map(len, printed)) > width:
+        printed = format_table(head[:-1], [row[:-1] for row in rows], right=right)
+    context.output.print(printed)
+    context.output.say(data_age_line(context, snapshot, snapshot.statements))
+    if len(uses) > 1:
+        default = uses[0].row.name
         context.output.say(f"default: {default}; the yml of a statement names another one with pool: NAME")
     return 0
 
@@ -117,23 +121,34 @@ def _list(context: CommandContext, uses: tuple[PoolUse, ...], facts: Environment
 def _show(context: CommandContext, use: PoolUse, snapshot: LedgerSnapshot) -> int:
     from tui.presentation.screen_content.pools import pool_facts
     from tui.presentation.screen_content.statement_rows import RowContext
-    from tui.presentation.screen_content.statement_sheet import LABEL, sheet_text
+    from tui.presentation.screen_content.statement_sheet import sheet_lines, sheet_text
+    from tui.presentation.styling.styled_text import plain
     from tui.presentation.styling.theme import WORDS_ALONE
 
     facts = snapshot.facts
     assert facts is not None, "its pools were read"
     no_agent = is_stale(heartbeat_age_s(facts.agent_seen_at, snapshot.read_at), facts.agent_pid)
     work = None if no_agent else _work(context, use)
+    declared, log = use.row.declared, context.place.where.of_pool(use.row.place).log
+    if declared is None or declared.url:
+        log = ""
+    process = agent_process.find_pool_process(context.place, use.row.place) if log else None
+    pid = process.pid if process is not None else None
     if context.output.as_json:
         runs = [_query(line) for line in use.statements]
         context.document(
-            "headgate.pool/1", **_as_json(use), runs=runs, work=work.as_json() if work is not None else None
-        )
+            "headgate.pool/1", **_as_json(use), runs=runs, work=work.as_json() if work is not None else None,
+            pid=pid, log=log or None,
+        )  # fmt: skip
         return 0
     look = RowContext(WORDS_ALONE, snapshot.read_at)
-    sheet = pool_facts(use, look, no_agent=no_agent, work=work)
+    sheet, width = pool_facts(use, look, no_agent=no_agent, work=work, log=log, pid=pid), stdout_width()
     context.output.print([f"POOL {use.row.name} of {context.place.title}"])
-    context.output.print((f"  {text}" for text in sheet_text(sheet)), hang=LABEL + 2)
+    if width is None:
+        context.output.print(f"  {text}" for text in sheet_text(sheet))
+    else:
+        # One column less for the margin.
+        context.output.print(f" {plain(line)}" for line in sheet_lines(sheet, look, width - 1))
     context.output.print([f"  {_query(line)['statement']:<40} {line.state}" for line in use.statements])
     return 0
 

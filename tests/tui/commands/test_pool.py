@@ -3,6 +3,7 @@
 import json
 import os
 import time
+import uuid
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,10 @@ from core.model.errors import AgentUnreachable
 from core.observed.spark_work import Executor, WorkOfPool
 from core.project.model import Pool
 from state.ledger import Ledger
+from tui.agent_client import os_processes
 from tui.agent_client.agent_commands import AgentCommands
 from tui.command_line.exit_codes import run_command_line
+from tui.project_folder.environment_selection import SelectedEnvironment
 
 POOLS = [("small", Pool("small", statements=4)), ("large", Pool("large", "sc://big:15002/;x=1"))]
 
@@ -34,12 +37,26 @@ def printed(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
 
 
 def test_the_list_counts_what_runs_where(two: Ledger, capsys: pytest.CaptureFixture[str]) -> None:
-    found = json.loads(printed(["pool", "list", "--json"], capsys))["pools"]
+    document = json.loads(printed(["pool", "list", "--json"], capsys))
+    found = document["pools"]
+    assert "age_s" in document
     shown = [(pool["name"], pool["state"], pool["kind"], pool["address"]) for pool in found]
     assert shown == [("small", "up", "local", "local"), ("large", "silent", "remote", "sc://big:15002")]
     assert found[0]["statements"] == {"wanted": 1, "running": 1, "failed": 0, "most": 4}
     assert found[1]["statements"] == {"wanted": 1, "running": 0, "failed": 1, "most": None}
-    assert "large: no answer within 5 s" in printed(["pool", "list"], capsys)
+    assert run_command_line(["pool", "list"]) == 0
+    assert "pool large silent: no answer within 5 s" in capsys.readouterr().err
+
+
+def test_the_list_says_that_its_figures_are_old(two: Ledger, capsys: pytest.CaptureFixture[str]) -> None:
+    two.put_agent(os.getpid(), time.time() - 3600)
+    two.heartbeat(time.time() - 3600)
+    said = {}
+    for command in (["ls"], ["pool", "list"]):
+        assert run_command_line(command) == 0
+        said[command[0]] = " ".join(capsys.readouterr().err.split())
+    assert "STALE: last update 1h ago, no agent is writing" in said["pool"]
+    assert said["pool"].startswith(said["ls"])
 
 
 def test_a_pool_is_shown_with_its_statements(two: Ledger, capsys: pytest.CaptureFixture[str]) -> None:
@@ -71,6 +88,37 @@ def test_a_pool_that_an_agent_keeps_is_shown_with_what_it_really_does(
 
     monkeypatch.setattr(AgentCommands, "pool_work", lost)
     assert "not known: the agent does not answer" in printed(["pool", "show", "small"], capsys)
+
+
+def test_a_server_that_headgate_started_is_shown_with_its_process_and_log(
+    two: Ledger, place: SelectedEnvironment, capsys: pytest.CaptureFixture[str]
+) -> None:
+    paths, mine = place.where.of_pool("small"), os_processes.identify(os.getpid())
+    assert mine is not None
+    Path(paths.record).parent.mkdir(parents=True)
+    Path(paths.record).write_text(json.dumps({"marker": "m", "pid": mine.pid, "started": mine.started}))
+    assert f"process     {mine.pid}\n  log         {paths.log}\n" in printed(["pool", "show", "small"], capsys)
+    found = json.loads(printed(["pool", "show", "small", "--json"], capsys))
+    assert (found["pid"], found["log"]) == (mine.pid, paths.log)
+    Path(paths.record).unlink()
+    assert f"process     none\n  log         {paths.log}\n" in printed(["pool", "show", "small"], capsys)
+    found = json.loads(printed(["pool", "show", "large", "--json"], capsys))
+    assert (found["pid"], found["log"]) == (None, None), "its server is not Headgate's"
+    assert "process " not in printed(["pool", "show", "large"], capsys)
+
+
+def test_no_line_is_wider_than_a_terminal(
+    two: Ledger, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    far = Pool("small", master="spark://a-very-long-name-of-a-host.example.com:7077")
+    two.declare_pools([("small", far), POOLS[1]])
+    two.put_pool("small", state="up", session_id=str(uuid.uuid4()), generation=2, began_at=time.time())
+    two.put_deployment(deployment_row("a_table_with_a_long_name" * 2, pool=far))
+    monkeypatch.setattr("tui.commands.pool.stdout_width", lambda: 80)
+    for words in (["pool", "list"], ["pool", "show", "small"]):
+        text = printed(words, capsys)
+        assert max(map(len, text.splitlines())) <= 80
+    assert "  session 2 of this pool\n             since " in text, "a part of a fact stays in one piece"
 
 
 def test_ls_shows_and_filters_the_pool_of_several(two: Ledger, capsys: pytest.CaptureFixture[str]) -> None:

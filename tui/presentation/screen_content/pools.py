@@ -56,8 +56,13 @@ def pool_row(use: PoolUse, width: int) -> Line:
     return table_row(cells, pool_columns(width), width)
 
 
-def pool_facts(use: PoolUse, look: RowContext, *, no_agent: bool, work: WorkOfPool | None) -> Iterator[SheetFact]:
-    """Yield the facts of a pool, in order. `work` is None if nobody was asked what the pool really does."""
+def pool_facts(
+    use: PoolUse, look: RowContext, *, no_agent: bool, work: WorkOfPool | None, log: str = "", pid: int | None = None
+) -> Iterator[SheetFact]:
+    """Yield the facts of a pool, in order. `work` is None if nobody was asked what the pool really does.
+
+    `log` is the path of the log of a server that Headgate starts, and `pid` the process id of one that runs.
+    """
     row, declared = use.row, use.row.declared
     tone = Tone.DIM if no_agent else STATE_TONES.get(row.state, Tone.BAD)
     yield SheetFact("state", (Span(row.state, tone), Span(row.detail, tone)))
@@ -70,8 +75,11 @@ def pool_facts(use: PoolUse, look: RowContext, *, no_agent: bool, work: WorkOfPo
     address = "" if use.kind == LOCAL else use.address
     engine = Span(f"Spark {row.engine}" if row.engine else "")
     yield SheetFact("server", (Span(use.kind), Span(address), Span(each), engine))
+    if log:
+        yield SheetFact("process", (Span(str(pid) if pid is not None else "none"),))
+        yield SheetFact("log", (Span(log),))
     began = f"since {clock(row.began_at)}" if row.began_at is not None else ""
-    session = (Span(row.session_id), Span(f"the {row.generation}. of this pool", Tone.DIM), Span(began, Tone.DIM))
+    session = (Span(row.session_id), Span(f"session {row.generation} of this pool", Tone.DIM), Span(began, Tone.DIM))
     yield SheetFact("session", session if row.session_id else (Span("none", Tone.DIM),))
     capacity = f" of at most {row.most}" if row.most is not None else ""
     failed = Span(f"{use.failed} failed", Tone.BAD if use.failed else Tone.DIM)

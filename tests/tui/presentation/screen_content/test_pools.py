@@ -42,7 +42,7 @@ def test_a_pool_on_a_cluster_shows_its_executors_beside_what_the_master_counts()
         "state       up",
         "says        the agent, whose calls it answers",
         "server      cluster  spark://m:7077  8 cores, 4g for each executor",
-        "session     5e55  the 3. of this pool",
+        "session     5e55  session 3 of this pool",
         "statements  9 wanted running of at most 40  7 running  1 failed",
         "cluster     master ALIVE  3 workers alive, 1 other gone  4 of 12 cores free  2 applications",
         "executors   executor 0 on h1  4 of 4 cores busy  tasks ran 2h in all  10.0% of it garbage collection  "
