@@ -117,6 +117,16 @@ def test_a_latency_shows_both_phases_with_stages_and_what_did_not_arrive(
         assert line in lines
 
 
+def test_the_table_of_cpu_and_memory_is_at_most_80_columns_wide(
+    folder: Path, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kinds = (FigureKind.SERVER_CPU, FigureKind.SERVER_MEMORY, FigureKind.AGENT_CPU, FigureKind.AGENT_MEMORY)
+    used = (Figure(kind, phase, "", 1, 541e6) for kind in kinds for phase in ("idle", "load"))
+    run(replace(LATENCY, figures=(*LATENCY.figures, *used)))
+    table = said(["bench", "latency"], capsys).split("PHASE", 1)[1].split("CPU: ")[0]
+    assert "under load" in table and max(map(len, table.splitlines())) <= 80
+
+
 def test_rates_show_the_chain_and_why_the_next_rate_failed(
     folder: Path, run: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:

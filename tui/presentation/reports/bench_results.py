@@ -134,7 +134,7 @@ def _latency_lines(result: BenchResult, glyphs: Glyphs) -> list[str]:
     for _, words, rows in phases:
         last = format_table(_LAST, list(_stage_cells(rows, dict(result.stages))), right=_LAST[2:])
         lines += [f"stages, {words}:", *last, ""]
-    lines += [*_LATENCY_MEANS, "", *use_lines(result, "PHASE", PHASES)]
+    lines += [*_LATENCY_MEANS, "", *use_lines(result, "PHASE", {"idle": "idle", "load": PHASES["load"]})]
     for _, words, rows in phases:
         lines += [f"{words}: {glyphs.full} p50, {glyphs.rest} p99", *_bars(rows, glyphs), ""]
     return lines
