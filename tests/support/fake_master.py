@@ -3,10 +3,11 @@
 import json
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+from answering_server import answering_server
 
 from core.project.model import Pool
 
@@ -65,27 +66,14 @@ def fake_master() -> Iterator[FakeMaster]:
     """Yield a master with one worker on this machine."""
     described = FakeMaster()
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            if described.hangs is not None:
-                described.hangs.wait(60)
-            self.send_response(200 if self.path == "/json/" else 404)
-            self.end_headers()
-            # A caller that has given up has closed the connection.
-            with suppress(BrokenPipeError):
-                self.wfile.write(described.document())
-
-        def log_message(self, *words: object) -> None:
-            return
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    described.port = server.server_port
-    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
-    try:
-        yield described
-    finally:
+    def answer(path: str, token: str) -> tuple[int, bytes]:
         if described.hangs is not None:
-            described.hangs.set()
-        server.shutdown()
-        server.server_close()
+            described.hangs.wait(60)
+        return 200 if path == "/json/" else 404, described.document()
+
+    with answering_server(answer) as described.port:
+        try:
+            yield described
+        finally:
+            if described.hangs is not None:
+                described.hangs.set()

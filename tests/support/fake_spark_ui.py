@@ -3,10 +3,11 @@
 import json
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+from answering_server import answering_server
 
 
 @dataclass
@@ -47,30 +48,16 @@ def fake_spark_ui() -> Iterator[FakeSparkUi]:
     """Yield a server with an application and nothing about it."""
     described = FakeSparkUi()
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            described.asked.append(self.path)
-            described.tokens.add(self.headers.get("Authorization", ""))
-            if described.hangs is not None:
-                described.hangs.wait(60)
-            status, body = described.answer(self.path)
-            self.send_response(status)
-            self.end_headers()
-            # A caller that has given up has closed the connection.
-            with suppress(BrokenPipeError):
-                self.wfile.write(body)
-
-        def log_message(self, *words: object) -> None:
-            return
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    described.port = server.server_port
-    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
-    try:
-        yield described
-    finally:
+    def answer(path: str, token: str) -> tuple[int, bytes]:
+        described.asked.append(path)
+        described.tokens.add(token)
         if described.hangs is not None:
-            described.hangs.set()
-        server.shutdown()
-        server.server_close()
+            described.hangs.wait(60)
+        return described.answer(path)
+
+    with answering_server(answer) as described.port:
+        try:
+            yield described
+        finally:
+            if described.hangs is not None:
+                described.hangs.set()
