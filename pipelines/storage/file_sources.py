@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from core.model.table_formats import TableFormat
-from pipelines.storage.file_store import FolderEntry, store_of
+from pipelines.storage.file_store import FolderEntry, FolderView, store_of
 from pipelines.storage.file_stream_logs import LogEntry, LogRestarted, local_path, read_table_log, whole_table_log
 from pipelines.storage.row_counting import RowCounter, SourceFile
 
@@ -104,13 +104,15 @@ class FileSource:
     def refresh(self, now: float) -> None:
         """Report new and removed files to the readers. Raises SourceGone if the folder is missing."""
         try:
-            if not self.logged and self._files.is_folder(f"{self.folder}/{TABLE_LOG_FOLDER}"):
-                self._forget()
-                self.logged = True
+            if not self.logged:
+                below = self._files.below(self.folder)
+                if below.is_folder(f"{self.folder}/{TABLE_LOG_FOLDER}"):
+                    self._forget()
+                    self.logged = True
+                else:
+                    self._list(below, now)
             if self.logged:
                 self._read_log()
-            else:
-                self._list(now)
         except (FileNotFoundError, NotADirectoryError) as error:
             if self._identity:
                 self._forget()
@@ -218,33 +220,35 @@ class FileSource:
         for reader in self._readers:
             reader.removed(path)
 
-    def _list(self, now: float) -> None:
-        found = self._files.stat(self.folder)
+    def _list(self, below: FolderView, now: float) -> None:
+        found = below.stat(self.folder)
         self._identity = (found.st_dev, found.st_ino)
         there: set[str] = set()
-        self._walk(self.folder, now, there)
+        self._walk(below, self.folder, now, there)
         for folder in self._listings.keys() - there:
             for name in self._listings.pop(folder).names:
                 self._remove(f"{folder}/{name}")
 
-    def _walk(self, folder: str, now: float, there: set[str]) -> None:
+    def _walk(self, view: FolderView, folder: str, now: float, there: set[str]) -> None:
         """List a folder recursively, except subfolders that have not changed since they were last listed.
 
         A subfolder is skipped only if its last change was at least two seconds before it was last listed.
         """
         try:
-            changed = self._files.stat(folder).st_mtime_ns
+            changed = view.stat(folder).st_mtime_ns
             known = self._listings.get(folder, _Listing(0, 0.0, frozenset(), ()))
             if known.changed_ns != changed or known.at - changed / 1e9 < 2.0:
-                known = self._listings[folder] = self._listed(folder, changed, now, known.names)
+                names, folders = self._news(view, folder, known.names)
+                known = self._listings[folder] = _Listing(changed, now, names, folders)
         except FileNotFoundError:
             return
         there.add(folder)
         for below in known.below:
-            self._walk(below, now, there)
+            self._walk(view, below, now, there)
 
-    def _listed(self, folder: str, changed_ns: int, now: float, before: frozenset[str]) -> _Listing:
-        found = {entry.name: entry for entry in self._files.entries(folder) if is_data(entry.name)}
+    def _news(self, view: FolderView, folder: str, before: frozenset[str]) -> tuple[frozenset[str], tuple[str, ...]]:
+        """Report the files that were added to or removed from a folder; return its files and its subfolders."""
+        found = {entry.name: entry for entry in view.entries(folder) if is_data(entry.name)}
         below = tuple(f"{folder}/{name}" for name, entry in found.items() if entry.is_dir())
         names = {name for name, entry in found.items() if not entry.is_dir()}
         for name in before - names:
@@ -255,12 +259,13 @@ class FileSource:
                 names.discard(name)
             else:
                 self._add(file)
-        return _Listing(changed_ns, now, frozenset(names), below)
+        return frozenset(names), below
 
     def _there(self) -> Iterator[SourceFile]:
+        view = self._files.below(self.folder)
         for folder, listing in self._listings.items():
             with suppress(FileNotFoundError):
-                for entry in self._files.entries(folder):
+                for entry in view.entries(folder):
                     if entry.name in listing.names and (file := _file(entry)) is not None:
                         yield file
 

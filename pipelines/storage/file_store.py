@@ -46,6 +46,14 @@ class FolderEntry(Protocol):
         """Return the status of the file; a local file may be gone, which raises FileNotFoundError."""
 
 
+class FolderView(Protocol):
+    """A folder and everything below it, at one moment or, in most stores, at each call."""
+
+    def stat(self, path: str) -> FileStatus: ...
+    def entries(self, folder: str) -> Sequence[FolderEntry]: ...
+    def is_folder(self, path: str) -> bool: ...
+
+
 class FileStore(Protocol):
     """A store of files. All paths are absolute, and each method raises OSError.
 
@@ -56,6 +64,9 @@ class FileStore(Protocol):
 
     def entries(self, folder: str) -> Sequence[FolderEntry]:
         """List a folder, in no particular order."""
+
+    def below(self, folder: str) -> FolderView:
+        """Return a view for callers that list many folders below one: where that is cheaper, all are listed at once."""
 
     def walk(self, folder: str, *, topdown: bool = True) -> Iterator[tuple[str, list[str], list[str]]]:
         """Walk a folder as `os.walk` does; nothing if the folder does not exist."""
@@ -124,6 +135,9 @@ class LocalFiles:
     def entries(self, folder: str) -> Sequence[FolderEntry]:
         with os.scandir(folder) as found:
             return list(found)
+
+    def below(self, folder: str) -> "LocalFiles":
+        return self
 
     def walk(self, folder: str, *, topdown: bool = True) -> Iterator[tuple[str, list[str], list[str]]]:
         return os.walk(folder, topdown)

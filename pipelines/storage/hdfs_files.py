@@ -6,22 +6,21 @@ OVERWRITE, replaces what `rename(2)` would replace: a file, or an empty folder (
 
 import errno
 import getpass
-import io
 import json
 import os
 import secrets
 import stat
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import lru_cache
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
 from pipelines.storage.hdfs_addresses import NameNode, hadoop_settings, name_nodes
+from pipelines.storage.remote_files import RemoteEntry, RemoteFiles, RemoteStatus
 
 CALL_S = 10.0
 """Deadline in seconds for each answer of a name node or data node."""
@@ -30,9 +29,6 @@ CONNECT_S = 3.0
 
 SILENT_S = 5.0
 """Seconds for which calls fail at once after no name node has answered, so that a round over many folders ends."""
-
-WHOLE_BYTES = 4 * 1024 * 1024
-"""Largest file that is read at once when it is opened. Of a larger one, parts are read as they are needed."""
 
 _ERRORS = {
     "FileNotFoundException": errno.ENOENT,
@@ -50,37 +46,11 @@ _ERRORS = {
 _STANDBY = "StandbyException"
 
 
-@dataclass(frozen=True, slots=True)
-class HdfsStatus:
-    """The status of a file or folder. HDFS never uses the id of a deleted file again."""
+class HdfsFiles(RemoteFiles):
+    """One HDFS, with paths such as `hdfs://namenode:8020/folder`. Thread-safe.
 
-    st_mode: int
-    st_ino: int
-    st_size: int
-    st_mtime_ns: int
-    st_dev: int = 0
-
-    @property
-    def st_mtime(self) -> float:
-        return self.st_mtime_ns / 1e9
-
-
-class HdfsEntry(NamedTuple):
-    """An entry of a folder, with the status that the listing had."""
-
-    name: str
-    path: str
-    status: HdfsStatus
-
-    def is_dir(self) -> bool:
-        return stat.S_ISDIR(self.status.st_mode)
-
-    def stat(self) -> HdfsStatus:
-        return self.status
-
-
-class HdfsFiles:
-    """One HDFS, with paths such as `hdfs://namenode:8020/folder`. Thread-safe."""
+    HDFS never uses the id of a deleted file again.
+    """
 
     def __init__(self, root: str, name_nodes: Sequence[NameNode], user: str) -> None:
         """Use the HDFS `root`, such as `hdfs://namenode:8020`, as `user`. A standby name node is passed over."""
@@ -91,79 +61,22 @@ class HdfsFiles:
         self._silent: tuple[float, int, str] | None = None
         """Until when calls fail at once, and with which error."""
 
-    def stat(self, path: str) -> HdfsStatus:
+    def stat(self, path: str) -> RemoteStatus:
         return _status(self._json("GET", "GETFILESTATUS", path)["FileStatus"])
 
-    def entries(self, folder: str) -> Sequence[HdfsEntry]:
+    def entries(self, folder: str) -> Sequence[RemoteEntry]:
         found = self._json("GET", "LISTSTATUS", folder)["FileStatuses"]["FileStatus"]
         if len(found) == 1 and not found[0]["pathSuffix"]:
             raise NotADirectoryError(errno.ENOTDIR, "Not a directory", folder)
-        return [HdfsEntry(each["pathSuffix"], f"{folder}/{each['pathSuffix']}", _status(each)) for each in found]
-
-    def walk(self, folder: str, *, topdown: bool = True) -> Iterator[tuple[str, list[str], list[str]]]:
-        try:
-            entries = self.entries(folder)
-        except (FileNotFoundError, NotADirectoryError):
-            return
-        below = [entry.name for entry in entries if entry.is_dir()]
-        names = [entry.name for entry in entries if not entry.is_dir()]
-        if topdown:
-            yield folder, below, names
-        for name in below:
-            yield from self.walk(f"{folder}/{name}", topdown=topdown)
-        if not topdown:
-            yield folder, below, names
-
-    def exists(self, path: str) -> bool:
-        return self._mode(path) != 0
-
-    def is_folder(self, path: str) -> bool:
-        return stat.S_ISDIR(self._mode(path))
-
-    def is_file(self, path: str) -> bool:
-        return stat.S_ISREG(self._mode(path))
-
-    def is_link(self, path: str) -> bool:
-        return False
-
-    def real_path(self, path: str) -> str:
-        return path
-
-    def open(self, path: str) -> BinaryIO:
-        return self.open_with_status(path)[0]
-
-    def open_with_status(self, path: str) -> tuple[BinaryIO, HdfsStatus]:
-        status = self.stat(path)
-        if stat.S_ISDIR(status.st_mode):
-            raise IsADirectoryError(errno.EISDIR, "Is a directory", path)
-        if status.st_size <= WHOLE_BYTES:
-            return io.BytesIO(self.read(path)), status
-        return io.BufferedReader(_Parts(self, path, status.st_size), WHOLE_BYTES), status
+        return [RemoteEntry(each["pathSuffix"], f"{folder}/{each['pathSuffix']}", _status(each)) for each in found]
 
     def read(self, path: str) -> bytes:
         with self._data_node("GET", "OPEN", path) as answer:
             return answer.read()
 
     def read_part(self, path: str, offset: int, length: int) -> bytes:
-        """Return up to `length` bytes of a file from `offset`, which is within it."""
         with self._data_node("GET", "OPEN", path, offset=offset, length=length) as answer:
             return answer.read()
-
-    def for_arrow(self, path: str) -> BinaryIO:
-        # The end of a file is all that most calls need.
-        return io.BufferedReader(_Parts(self, path, self.stat(path).st_size), 64 * 1024)
-
-    def missing(self, paths: Sequence[str]) -> Iterable[str]:
-        by_folder: dict[str, list[str]] = {}
-        for path in paths:
-            by_folder.setdefault(os.path.dirname(path), []).append(path)
-        gone: list[str] = []
-        for folder, each in by_folder.items():
-            there: set[str] = set()
-            with suppress(FileNotFoundError, NotADirectoryError):
-                there = {entry.path for entry in self.entries(folder)}
-            gone += [path for path in each if path not in there]
-        return gone
 
     def write(self, path: str, content: bytes) -> None:
         self._create(path, content)
@@ -222,12 +135,6 @@ class HdfsFiles:
     def space(self, folder: str) -> tuple[int | None, int | None]:
         found = self._json("GET", "GETSTATUS", self._root)["FsStatus"]
         return int(found["remaining"]), int(found["capacity"])
-
-    def _mode(self, path: str) -> int:
-        try:
-            return self.stat(path).st_mode
-        except (FileNotFoundError, NotADirectoryError):
-            return 0
 
     def _rename(self, path: str, target: str, options: str) -> None:
         self._call("PUT", "RENAME", path, destination=target.removeprefix(self._root), renameoptions=options)
@@ -317,32 +224,6 @@ class HdfsFiles:
         return found
 
 
-class _Parts(io.RawIOBase):
-    """A file of which parts are read as they are needed."""
-
-    def __init__(self, files: HdfsFiles, path: str, size: int) -> None:
-        self._files, self._path, self._size, self._at = files, path, size, 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        self._at = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size}[whence]
-        return self._at
-
-    def readinto(self, buffer: Any) -> int:
-        length = min(len(buffer), self._size - self._at)
-        if length <= 0:
-            return 0
-        found = self._files.read_part(self._path, self._at, length)
-        buffer[: len(found)] = found
-        self._at += len(found)
-        return len(found)
-
-
 def _connection(node: NameNode) -> HTTPConnection:
     kind = HTTPSConnection if node.tls else HTTPConnection
     connection = kind(node.host, node.port, timeout=CONNECT_S)
@@ -351,10 +232,10 @@ def _connection(node: NameNode) -> HTTPConnection:
     return connection
 
 
-def _status(found: Mapping[str, Any]) -> HdfsStatus:
+def _status(found: Mapping[str, Any]) -> RemoteStatus:
     kind = stat.S_IFDIR if found["type"] == "DIRECTORY" else stat.S_IFREG
     mode = kind | int(found["permission"], 8)
-    return HdfsStatus(mode, int(found["fileId"]), int(found["length"]), int(found["modificationTime"]) * 1_000_000)
+    return RemoteStatus(mode, int(found["fileId"]), int(found["length"]), int(found["modificationTime"]) * 1_000_000)
 
 
 def _exception(content: bytes) -> tuple[str, str]:

@@ -13,7 +13,7 @@ from core.model.names import TableName
 from core.model.table_formats import TableFormat, table_format
 from core.ports.storage import FolderContents
 from pipelines.storage.file_sources import TABLE_LOG_FOLDER, is_data, logged_file
-from pipelines.storage.file_store import FolderEntry, missing, store_of
+from pipelines.storage.file_store import FolderEntry, FolderView, missing, store_of
 from pipelines.storage.file_stream_logs import local_path, read_source_log, whole_table_log
 from pipelines.storage.row_counting import DataFile, TableRows
 
@@ -134,18 +134,18 @@ def _listed(folder: str, folders: dict[str, int]) -> list[DataFile]:
     return sorted(entries)
 
 
-def _walk(folder: str, folders: dict[str, int]) -> list[FolderEntry]:
+def _walk(folder: str, folders: dict[str, int], view: FolderView | None = None) -> list[FolderEntry]:
     """List data files recursively, and record each folder's modification time in nanoseconds in `folders`."""
     found: list[FolderEntry] = []
-    files = store_of(folder)
-    folders[folder] = files.stat(folder).st_mtime_ns
+    view = view or store_of(folder).below(folder)
+    folders[folder] = view.stat(folder).st_mtime_ns
     below: list[FolderEntry] = []
-    for entry in files.entries(folder):
+    for entry in view.entries(folder):
         if is_data(entry.name):
             (below if entry.is_dir() else found).append(entry)
     for each in below:
         try:
-            found += _walk(each.path, folders)
+            found += _walk(each.path, folders, view)
         except FileNotFoundError:
             continue
     return found

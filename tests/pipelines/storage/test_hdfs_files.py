@@ -15,7 +15,7 @@ from spark_files import Consumer, WrittenTable
 
 from core.model.errors import TryAgain
 from core.model.names import TableName
-from pipelines.storage import hdfs_files
+from pipelines.storage import hdfs_files, remote_files
 from pipelines.storage.checkpoints import TableCheckpoints
 from pipelines.storage.file_store import LOCAL, store_of
 from pipelines.storage.file_stream_logs import local_path
@@ -147,7 +147,7 @@ def test_an_error_of_a_data_node_is_no_content(hdfs: FakeHdfs) -> None:
 
 
 def test_of_a_large_file_only_what_is_read_is_fetched(hdfs: FakeHdfs, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hdfs_files, "WHOLE_BYTES", 1_000)
+    monkeypatch.setattr(remote_files, "WHOLE_BYTES", 1_000)
     content = bytes(range(256)) * 40
     (hdfs.folder / "large").write_bytes(content)
     with store_of(hdfs.root).open(f"{hdfs.root}/large") as file:
