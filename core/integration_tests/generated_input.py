@@ -1,17 +1,20 @@
 """Rows for the sources of tables, generated from their declarations, with later rows that close every window."""
 
 from collections.abc import Iterable, Mapping
-from datetime import datetime, timedelta
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
 
 from core.integration_tests.case_reader import sources_of
+from core.lineage.compared_columns import ComparedColumns, compared_columns
 from core.model.names import TableName, interval_s
 from core.model.table_formats import table_format
 from core.project.model import Project, Table
 from core.project_reader.ephemeral_project import upstream_of
 from core.project_reader.ephemeral_systems import is_assigned
 from core.sql.kafka_topics import ValueFormat, value_format
+from core.sql.lineage.model import ColumnOrigin
 from core.statement_tests.case import Part, Row
-from core.statement_tests.case_writer import BEGIN, Literals, literals_in, made_up_row
+from core.statement_tests.case_writer import BEGIN, Literals, literals_in, made_up_row, named_alike
 from core.statement_tests.fixture_rows import columns_of
 
 PARTS = 2
@@ -24,6 +27,8 @@ _CLOSING = 1
 STEP_S = 5.0
 """Seconds between the times of two rows of a source."""
 
+EVER = timedelta(days=36_500)
+"""How long an interval of a static side lasts."""
 
 DAY_S = 86_400
 
@@ -39,7 +44,8 @@ def generated_parts(
 ) -> tuple[Part, ...]:
     """Generate `parts` parts of input for tables and everything upstream, then parts that close their windows.
 
-    Rows are numbered in the same way in all sources, so that joins by id find matches. A statement with state that
+    Rows are numbered in the same way in all sources, so that joins find matches, also by a time between two others: an
+    interval of a stream ends at the time of the next row, and one of a static side never. A statement with state that
     writes a row only once the watermark has passed it also keeps the row that closes windows downstream, so there is
     one closing part for each such statement in a chain; each is at least a day later than the one before, and later
     than any watermark waits. With `between`, closing parts also follow each earlier part. The first row is `step_s`
@@ -47,13 +53,14 @@ def generated_parts(
     """
     chosen = upstream_of(project, tables)
     selects = [parsed.select for name in chosen if (parsed := project.tables[name].parsed) is not None]
-    literals, sources = literals_in(selects), sources_of(project, chosen)
+    sources = sources_of(project, chosen)
     step, later = timedelta(seconds=step_s), timedelta(days=1 + int(2 * longest_delay_s(project, chosen) // DAY_S))
     closings = stateful_depth(project.tables, chosen)
     sizes = ([ROWS] + [_CLOSING] * (closings if between else 0)) * parts
     sizes = sizes[: len(sizes) - (closings if between else 0)] + [_CLOSING] * max(1, closings)
     if not any(sources.values()):
         sizes = [ROWS] * parts
+    maker = _RowMaker(literals_in(selects), compared_columns(project, chosen))
     made: list[Part] = []
     last, moved = 0, timedelta()
     for size in sizes:
@@ -63,10 +70,10 @@ def generated_parts(
         for name, streamed in sources.items():
             table = project.tables[name]
             if streamed:
-                rows[name] = tuple(_made_up(table, n, literals, begin + step * n + moved) for n in numbers)
+                rows[name] = tuple(maker.row(table, n, begin + step * n + moved, step) for n in numbers)
             elif not made:
                 every = range(1, sum(sizes) + 1)
-                rows[name] = tuple(_made_up(table, n, literals, BEGIN + timedelta(seconds=n)) for n in every)
+                rows[name] = tuple(maker.row(table, n, begin + step * n, EVER) for n in every)
         made.append(rows)
         last += size
     return tuple(made)
@@ -104,18 +111,34 @@ def delays_s(project: Project, tables: Iterable[TableName]) -> dict[TableName, f
     return found
 
 
-def _made_up(table: Table, number: int, literals: Literals, moment: datetime) -> Row:
-    """Return a row of a source; a change of a database is an insert, and every message can be read."""
-    columns, ddl = columns_of(table), table.parsed_ddl
-    row = made_up_row(columns, number, literals, moment)
-    format = table_format(ddl.format)
-    if format.has_files:
-        return row
-    fixed: dict[str, object] = {"_op": "c", "_corrupt": None}
-    if format.topics and value_format(ddl) is not ValueFormat.RAW:
-        fixed["_value"] = None
-    fixed |= {name.lower(): None for name, _ in columns if is_assigned(ddl, name)}
-    return tuple(fixed.get(name.lower(), value) for value, (name, _) in zip(row, columns, strict=True))
+@dataclass(frozen=True, slots=True)
+class _RowMaker:
+    """Makes up rows of sources that match where statements compare them."""
+
+    literals: Literals
+    compared: ComparedColumns
+
+    def row(self, table: Table, number: int, moment: datetime, lasts: timedelta) -> Row:
+        """Return a row of a source; a change of a database is an insert, and every message can be read.
+
+        Intervals begin at `moment`, like all other times of the row, and end after `lasts`.
+        """
+        columns, ddl = columns_of(table), table.parsed_ddl
+        origins = {name: ColumnOrigin(table.name, name) for name, _ in columns}
+        names = {name: first.column for name, at in origins.items() if (first := self.compared.joined.get(at))}
+        row = made_up_row(named_alike(columns, names, self.literals), number, self.literals, moment)
+        row = tuple(
+            value + lasts if isinstance(value, date) and origins[name] in self.compared.ends else value
+            for value, (name, _) in zip(row, columns, strict=True)
+        )
+        format = table_format(ddl.format)
+        if format.has_files:
+            return row
+        fixed: dict[str, object] = {"_op": "c", "_corrupt": None}
+        if format.topics and value_format(ddl) is not ValueFormat.RAW:
+            fixed["_value"] = None
+        fixed |= {name.lower(): None for name, _ in columns if is_assigned(ddl, name)}
+        return tuple(fixed.get(name.lower(), value) for value, (name, _) in zip(row, columns, strict=True))
 
 
 def stateful_depth(tables: Mapping[TableName, Table], chosen: Iterable[TableName]) -> int:

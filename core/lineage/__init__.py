@@ -1,1 +1,1 @@
-"""Lineage across a project: the table graph, column lineage, and the uses of a column."""
+"""Lineage across a project: the table graph, column lineage, and the uses and comparisons of columns."""

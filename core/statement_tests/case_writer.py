@@ -1,5 +1,6 @@
 """Generation of the first test case of a statement: made-up input rows, and a file with the recorded output."""
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
@@ -8,10 +9,11 @@ from decimal import Decimal
 from core.model.names import TableName
 from core.project.model import Table
 from core.project_reader.paths import TESTS_FOLDER
+from core.sql.ddl_reader import read_ddl
 from core.sql.tokens.data_types import element_type, fields_of, key_type
 from core.statement_tests.case import Part, Row, StatementCase, TypedColumns
 from core.statement_tests.fixture_rows import columns_of, expected_columns_of
-from core.statement_tests.typed_values import can_be_written, quoted_text, written_value
+from core.statement_tests.typed_values import can_be_written, json_value, quoted_text, written_value
 
 ROWS = 3
 """Number of rows generated per table in the first micro-batch."""
@@ -27,6 +29,11 @@ BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 """The time at which generated rows begin."""
 
 _LITERAL = re.compile(r"\b(\w+)\s*(=|<>|!=|\bIN\s*\()\s*('[^'\\]*'(?:\s*,\s*'[^'\\]*')*)", re.IGNORECASE)
+_FROM_JSON = re.compile(
+    r"\bfrom_json\s*\(\s*(?:CAST\s*\(\s*)?(?:\w+\.)?(\w+)\s*(?:AS\s+STRING\s*\)\s*)?,\s*'([^'\\]*)'", re.IGNORECASE
+)
+_JSON_TEXTS = 250
+"""Number of different texts for a column that a statement parses as JSON; more rows repeat them."""
 _PLAIN = re.compile(r"[a-z_][a-z0-9_]*\Z", re.IGNORECASE)
 
 
@@ -96,17 +103,38 @@ def _key(name: str) -> str:
 
 
 Literals = Mapping[tuple[str, bool], list[str]]
-"""String literals with which each column is compared, by (column, True if compared for equality)."""
+"""String literals with which each column is compared, by (column, True if compared for equality).
+
+Texts that a column may have because statements parse it as JSON are among the latter.
+"""
 
 
 def literals_in(selects: Iterable[str]) -> Literals:
-    """Return the string literals with which the texts of statements compare columns."""
+    """Return the string literals with which the texts of statements compare columns, and texts that they can parse."""
     found: dict[tuple[str, bool], list[str]] = {}
     for select in selects:
+        for name, schema in _FROM_JSON.findall(select):
+            if (name.lower(), True) not in found and (texts := _json_texts(schema)):
+                found[name.lower(), True] = texts
         for name, operator, texts in _LITERAL.findall(select):
             key = name.lower(), operator not in ("<>", "!=")
             found.setdefault(key, []).extend(re.findall(r"'([^']*)'", texts))
     return found
+
+
+def _json_texts(schema: str) -> list[str]:
+    """Return texts that `from_json` parses with a schema, those with the same number like all rows of that number."""
+    ddl, _ = read_ddl(f"CREATE TABLE t ({schema}) USING parquet", "")
+    whole = ddl is None
+    if ddl is None:
+        ddl, _ = read_ddl(f"CREATE TABLE t (value {schema}) USING parquet", "")
+    columns = tuple((each.name, each.type) for each in ddl.columns) if ddl is not None else ()
+    texts = []
+    for number in range(1, _JSON_TEXTS + 1) if columns else ():
+        row = made_up_row(columns, number, {})
+        fields = {name: json_value(value, kind) for value, (name, kind) in zip(row, columns, strict=True)}
+        texts.append(json.dumps(fields["value"] if whole else fields, default=str))
+    return texts
 
 
 def made_up_row(columns: TypedColumns, number: int, literals: Literals, moment: datetime | None = None) -> Row:
@@ -120,11 +148,23 @@ def made_up_row(columns: TypedColumns, number: int, literals: Literals, moment: 
     values: list[object] = []
     for name, kind in columns:
         wanted, ruled_out = (literals.get((name.lower(), equal), []) for equal in (True, False))
-        if kind == "string" and (wanted or (ruled_out and number == ROWS)):
-            values.append(wanted[(number - 1) % len(wanted)] if wanted else ruled_out[0])
+        if kind in ("string", "binary") and (wanted or (ruled_out and number == ROWS)):
+            text = wanted[(number - 1) % len(wanted)] if wanted else ruled_out[0]
+            values.append(text if kind == "string" else text.encode())
         else:
             values.append(_made_up(name, kind, number, at) if can_be_written(kind) else None)
     return tuple(values)
+
+
+def named_alike(columns: TypedColumns, names: Mapping[str, str], literals: Literals) -> TypedColumns:
+    """Return columns with the name in `names` for each one of text, so that joined columns get the same texts.
+
+    Columns that statements compare with literals for equality keep theirs.
+    """
+    return tuple(
+        (names.get(name, name) if kind == "string" and (name.lower(), True) not in literals else name, kind)
+        for name, kind in columns
+    )
 
 
 def _made_up(name: str, kind: str, number: int, moment: datetime) -> object:
@@ -136,7 +176,7 @@ def _made_up(name: str, kind: str, number: int, moment: datetime) -> object:
         return tuple(_made_up(field, each, number, moment) for field, each in fields_of(kind))
     if kind.startswith("decimal("):
         precision, scale = (int(part) for part in kind[8:-1].split(","))
-        return Decimal(number if precision > scale else 0) + (Decimal(5).scaleb(-scale) if scale else 0)
+        return Decimal(number % 10 ** (precision - scale)) + (Decimal(5).scaleb(-scale) if scale else 0)
     if kind.startswith(("string", "char", "varchar")):
         return f"{name} {number}"
     values: dict[str, object] = {
@@ -146,6 +186,7 @@ def _made_up(name: str, kind: str, number: int, moment: datetime) -> object:
         "date": (BEGIN + timedelta(days=number - 1)).date(),
         "timestamp": moment,
         "timestamp_ntz": moment.replace(tzinfo=None),
-        "binary": bytes([number]),
+        "binary": bytes([number % 256]),
+        "tinyint": number % 128,
     }
     return values.get(kind, number)

@@ -4,6 +4,7 @@ A value is None, bool, int, float, Decimal, str, bytes, date or datetime (TIMEST
 zone). Arrays and structs are tuples; maps are sorted tuples of pairs. All values can therefore be compared and hashed.
 """
 
+import base64
 import math
 import re
 import struct
@@ -268,3 +269,16 @@ def _written_nested(value: tuple[object, ...], kind: str) -> str:
             for v, (name, each) in zip(value, fields_of(kind), strict=True)
         ]
     return "{" + ", ".join(written) + "}"
+
+
+def json_value(value: object, kind: str) -> object:
+    """Convert a value to one as JSON has it, except for dates and times, which stay."""
+    if kind.startswith("array<") and isinstance(value, tuple):
+        return [json_value(each, element_type(kind)) for each in value]
+    if kind.startswith("map<") and isinstance(value, tuple):
+        return {str(key): json_value(each, element_type(kind)) for key, each in value}
+    if kind.startswith("struct<") and isinstance(value, tuple):
+        return {name: json_value(each, of) for each, (name, of) in zip(value, fields_of(kind), strict=True)}
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode("ascii")
+    return float(value) if isinstance(value, Decimal) else value

@@ -12,20 +12,21 @@ from typing import Any
 from sqlglot import exp
 
 from core.model.names import TableName
-from core.sql.lineage.model import ColumnReference, InputKind, UnresolvedName
+from core.sql.lineage.model import ColumnComparison, ColumnReference, InputKind, UnresolvedName
 from core.sql.lineage.relations import (
     JoinSide,
     Relation,
     RelationColumn,
     add_origins,
     all_origins,
+    copied_column,
     excepted_column,
     field_of,
     overlap,
     rows_of,
     without_fields,
 )
-from core.sql.parsing.canonical_text import sql_of
+from core.sql.parsing.canonical_text import and_terms, sql_of
 from core.sql.parsing.from_clause import first_offset
 from core.sql.parsing.function_names import AGGREGATES, LITERAL_FUNCTIONS
 from core.sql.parsing.parser import bare_call
@@ -64,6 +65,9 @@ class ColumnResolver:
     """Function that traces a query that is nested in an expression."""
     unresolved: dict[UnresolvedName, None] = field(default_factory=dict)
     references: list[ColumnReference] = field(default_factory=list)
+    comparisons: dict[ColumnComparison, None] = field(default_factory=dict)
+    _paths: dict[int, RelationColumn | None] = field(default_factory=dict)
+    """The columns at the paths of the statement's tree, by the id of their nodes."""
 
     def record_unresolved(
         self, name: str, reason: Sentence, within: str, offset: int, lacking: Iterable[Relation] = ()
@@ -100,6 +104,32 @@ class ColumnResolver:
         found.expression, found.label, found.offset = sql_of(inner), label, first_offset(node, 0)
         return found
 
+    def record_comparisons(self, condition: Any) -> None:
+        """Record the comparisons of two columns in a condition that has been resolved."""
+        for term in and_terms(condition):
+            match term:
+                case exp.EQ() | exp.NullSafeEQ():
+                    self.record_comparison(self._side(term.this), self._side(term.expression), equal=True)
+                case exp.LT() | exp.LTE():
+                    self.record_comparison(self._side(term.this), self._side(term.expression), equal=False)
+                case exp.GT() | exp.GTE():
+                    self.record_comparison(self._side(term.expression), self._side(term.this), equal=False)
+                case exp.Between():
+                    middle = self._side(term.this)
+                    self.record_comparison(self._side(term.args["low"]), middle, equal=False)
+                    self.record_comparison(middle, self._side(term.args["high"]), equal=False)
+
+    def record_comparison(self, one: RelationColumn | None, other: RelationColumn | None, *, equal: bool) -> None:
+        """Record a comparison, unless a side is no unchanged column of a table."""
+        first, second = copied_column(one), copied_column(other)
+        if first is not None and second is not None and first != second:
+            self.comparisons[ColumnComparison(first, second, equal)] = None
+
+    def _side(self, node: Any) -> RelationColumn | None:
+        """Return the column that is a side of a comparison, even if its type is changed by CAST."""
+        node = node.unnest()
+        return self._paths.get(id(node.this.unnest() if isinstance(node, exp.Cast) else node))
+
     def _struct_fields(self, node: Any, scope: ResolutionScope) -> dict[str, RelationColumn]:
         if isinstance(node, exp.Struct):
             pairs = [
@@ -129,7 +159,7 @@ class ColumnResolver:
             elif is_star(each):
                 self._star(each, scope, found, kind)
             elif self._is_path(each):
-                item = self._path_item(each, scope)
+                item = self._paths[id(each)] = self._path_item(each, scope)
                 if item is not None:
                     _use(found, item, kind)
                 waiting += [(index, kind) for index in _indexes(each)]

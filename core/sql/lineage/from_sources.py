@@ -196,6 +196,8 @@ class FromSources:
         item = made_column("", pair, f"USING ({name})")
         item.offset = offset
         conditions[RelationCondition("JOIN", item)] = None
+        if len(pair) == len(sides):
+            self.walk.record_comparison(*pair, equal=True)
 
     def lateral(self, side: JoinSide, lateral: Any, ctes: Ctes, outer: Sides) -> JoinSide:
         scope = ResolutionScope((side, *outer), "LATERAL VIEW", ctes)
@@ -242,6 +244,8 @@ def add_row_condition(
     if node is not None and not isinstance(node, exp.Boolean):
         scope.within = clause
         conditions[RelationCondition(clause, walk.resolve_expression(node, scope))] = None
+        if clause in ("JOIN", "WHERE"):
+            walk.record_comparisons(node)
 
 
 def add_explode_condition(

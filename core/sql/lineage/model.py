@@ -62,6 +62,8 @@ class LineageOutput:
     """Inputs sorted by kind and origin. An origin of a value is not listed again as a condition."""
     offset: int
     """Offset in `ParsedStatement.select` of the first name in the expression."""
+    copies: ColumnOrigin | None = None
+    """The column of a table whose values the output has unchanged; None if it computes others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +105,16 @@ class ColumnReference:
     offset: int
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class ColumnComparison:
+    """A term of ON, USING or WHERE that compares two columns of tables, whose values no expression has changed."""
+
+    one: ColumnOrigin
+    other: ColumnOrigin
+    equal: bool
+    """True for `one = other`; False for `one <= other` or `one < other`."""
+
+
 @dataclass(frozen=True, slots=True)
 class StatementLineage:
     """The lineage of one statement."""
@@ -112,3 +124,5 @@ class StatementLineage:
     unresolved: tuple[UnresolvedName, ...]
     references: tuple[ColumnReference, ...]
     """References in text order, including those in unused WITH queries, because Spark checks them as well."""
+    comparisons: tuple[ColumnComparison, ...] = ()
+    """The comparisons among the terms that AND combines in these clauses; sorted."""

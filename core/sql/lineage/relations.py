@@ -247,6 +247,14 @@ def table_column(table: TableName, name: str, kind: str) -> RelationColumn:
     return RelationColumn(name.lower(), {ColumnOrigin(table, name): _WHOLE}, kind=kind, plain=True)
 
 
+def copied_column(item: RelationColumn | None) -> ColumnOrigin | None:
+    """Return the column of a table whose values a column has unchanged; None if it has others."""
+    if item is None or not item.plain or len(item.values) != 1:
+        return None
+    ((origin, paths),) = item.values.items()
+    return origin if origin.column and paths == _WHOLE else None
+
+
 def rows_of(tables: Iterable[TableName]) -> Origins:
     """Return origins that represent the rows of tables."""
     return {ColumnOrigin(table): _WHOLE for table in tables}

@@ -39,6 +39,7 @@ from core.sql.lineage.relations import (
     Relation,
     RelationColumn,
     RelationCondition,
+    copied_column,
     inputs_of,
     labelled_column,
     made_column,
@@ -88,12 +89,15 @@ def lineage_of(parsed: ParsedStatement, columns_of: ColumnsOf) -> StatementLinea
     ]
     return StatementLineage(
         tuple(
-            LineageOutput(item.name, item.expression or item.name, inputs_of(item), item.offset)
+            LineageOutput(
+                item.name, item.expression or item.name, inputs_of(item), item.offset, copies=copied_column(item)
+            )
             for item in relation.items
         ),
         (*(condition.value() for condition in relation.row_conditions), *rows),
         tuple(sorted(walk.unresolved, key=lambda each: (each.offset, each.within, each.name))),
         tuple(sorted(set(walk.references), key=lambda each: (each.offset, each.origin))),
+        tuple(sorted(walk.comparisons)),
     )
 
 

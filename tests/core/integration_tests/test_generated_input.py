@@ -1,6 +1,6 @@
 """Generated input: numbered rows in parts, then rows that close the windows of every statement in a chain."""
 
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 
 import pytest
 import small_project
@@ -87,6 +87,25 @@ def test_static_sides_have_all_their_rows_in_the_first_part() -> None:
     first, *others = generated_parts(small_project.project(texts), [T("b")])
     assert {row[0] for part in (first, *others) for row in part[T("landed")]} == {row[0] for row in first[T("side")]}
     assert not any(T("side") in part for part in others)
+
+
+def test_rows_match_by_texts_of_other_names_and_by_times_within_intervals() -> None:
+    path = "pipelines/sources/p/{0}/sql-scripts/ddl.{0}.sql"
+    side = "(code STRING, since TIMESTAMP, until TIMESTAMP, day DATE, last DATE)"
+    on = "s.code = l.kind AND l.ts BETWEEN since AND until AND l.day BETWEEN s.day AND s.last"
+    select = f"SELECT l.id, s.code AS kind FROM STREAM landed l JOIN side s ON {on}"
+    texts = small_project.texts(a=select)
+    texts[path.format("side")] = f"CREATE TABLE side {side} USING json LOCATION 'side';"
+    landed = "(id BIGINT, kind STRING, ts TIMESTAMP, day DATE)"
+    texts[path.format("landed")] = f"CREATE TABLE landed {landed} USING json LOCATION 'landing';"
+    parts = generated_parts(small_project.project(texts), [T("b")])
+    found = {row[0]: row for row in parts[0][T("side")]}
+    for _, kind, at, day in (row for part in parts for row in part[T("landed")]):
+        code, since, until, begin, end = found[kind]
+        assert code == kind
+        assert isinstance(at, datetime) and isinstance(since, datetime) and isinstance(until, datetime)
+        assert isinstance(day, date) and isinstance(begin, date) and isinstance(end, date)
+        assert since <= at < until and begin <= day < end
 
 
 def test_sinks_are_the_tables_that_no_other_chosen_table_reads() -> None:

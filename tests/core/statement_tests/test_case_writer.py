@@ -1,5 +1,6 @@
 """A generated first case: rows by declared types that join, a later row for the watermark, and a round trip."""
 
+import json
 from datetime import UTC, datetime
 from decimal import Decimal
 
@@ -8,7 +9,7 @@ import small_project
 from core.model.names import TableName
 from core.project.model import Table
 from core.statement_tests.case_reader import read_cases
-from core.statement_tests.case_writer import ROWS, first_case, written_case
+from core.statement_tests.case_writer import ROWS, first_case, literals_in, made_up_row, written_case
 
 A = TableName("a")
 COLUMNS = (
@@ -89,3 +90,21 @@ def test_a_job_that_reads_no_table_has_a_case_without_rows() -> None:
     made = first_case(declared[A], declared)
     (again,), problems = read_cases({made.path: written_case(made, [], declared)}, declared)
     assert (again.parts, problems) == (({},), ())
+
+
+def test_a_text_that_a_statement_parses_is_json_with_the_schema_of_from_json() -> None:
+    schema = "n INT, tags ARRAY<STRUCT<k: STRING, price: DECIMAL(6,2)>>"
+    literals = literals_in([
+        f"SELECT from_json(body, '{schema}') FROM STREAM x",
+        "SELECT from_json(CAST(x.raw AS STRING), 'ARRAY<INT>') FROM STREAM x",
+        "SELECT from_json(other, 'no type') FROM STREAM x",
+    ])  # fmt: skip
+    columns = (("body", "string"), ("raw", "binary"), ("other", "string"))
+    body, raw, other = made_up_row(columns, 2, literals)
+    assert json.loads(str(body)) == {"n": 2, "tags": [{"k": f"k {n}", "price": n + 0.05} for n in (1, 2, 3)]}
+    assert raw == b"[1, 2, 3]" and other == "other 2"
+
+
+def test_numbers_fit_their_types_however_many_rows_there_are() -> None:
+    columns = (("small", "tinyint"), ("price", "decimal(3,2)"), ("raw", "binary"))
+    assert made_up_row(columns, 1234, {}) == (1234 % 128, Decimal("4.05"), bytes([1234 % 256]))

@@ -82,3 +82,32 @@ def test_a_column_takes_precedence_over_a_function_without_brackets(name: str) -
         found = lineage_of(parsed, {TableName("t"): columns}.get)
         assert [one.origin.column for one in found.outputs[0].inputs] == origins
         assert found.unresolved == ()
+
+
+@pytest.mark.parametrize(
+    ("select", "expected"),
+    [
+        ("SELECT o.id FROM STREAM orders o JOIN pizzas p ON p.id = o.pizza_id", ["pizzas.id = orders.pizza_id"]),
+        ("SELECT o.id FROM STREAM orders o, pizzas p WHERE o.pizza_id <=> CAST(p.id AS INT) AND o.amount > 1",
+         ["orders.pizza_id = pizzas.id"]),
+        ("SELECT o.id FROM STREAM orders o JOIN payments p USING (id)", ["orders.id = payments.id"]),
+        ("WITH q AS (SELECT id AS n, upper(name) AS up FROM clients) "
+         "SELECT o.id FROM STREAM orders o JOIN q ON q.n = o.id AND q.up = o.status", ["clients.id = orders.id"]),
+        ("SELECT o.id FROM STREAM orders o JOIN payments p ON p.paid_at > o.ts AND p.paid_at BETWEEN o.ts AND o.ts",
+         ["orders.ts <= payments.paid_at", "payments.paid_at <= orders.ts"]),
+        ("SELECT o.id FROM STREAM orders o JOIN payments p ON p.id = o.id OR p.order_id = o.id", []),
+        ("SELECT o.id FROM STREAM orders o JOIN payments p ON p.order_id = o.id + 1 AND p.id = 1", []),
+        ("SELECT o.id FROM STREAM orders o JOIN clients c ON c.name = o.customer.name AND o.id = o.id", []),
+    ],
+)  # fmt: skip
+def test_columns_that_a_term_of_a_condition_compares_unchanged_are_known(select: str, expected: list[str]) -> None:
+    found = [
+        f"{each.one.table}.{each.one.column} {'=' if each.equal else '<='} {each.other.table}.{each.other.column}"
+        for each in followed(select).comparisons
+    ]
+    assert found == expected
+
+
+def test_an_output_knows_the_column_that_it_copies() -> None:
+    outputs = followed("SELECT q.n AS m, q.n + 1 AS more FROM (SELECT id AS n FROM STREAM orders) AS q").outputs
+    assert [each.copies and each.copies.column for each in outputs] == ["id", None]
