@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from core.model.names import TableName
+from core.model.states import PoolState
 from core.observed.table_statistics import TableStatistics
 from core.observed.versions import (
     Deployment,
@@ -78,7 +79,7 @@ class LedgerSnapshot:
         return self.facts is None or is_stale(self.age_s, self.facts.agent_pid)
 
     @property
-    def pool_state(self) -> str | None:
+    def pool_state(self) -> PoolState | None:
         """The state of the pool; None if the ledger was never read."""
         return self.facts.pool_state if self.facts else None
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, fields
 from typing import Any, TypeVar, get_type_hints
 
+from core.model.states import PoolState
 from core.observed.served_environment import ServedEnvironment
 from core.observed.versions import Binding
 from core.project.model import Pool
@@ -87,6 +88,8 @@ def _decoders(kind: type[Any]) -> Mapping[str, Callable[[Any], Any] | None]:
 def _decoder(hint: Any) -> Callable[[Any], Any] | None:
     if hint is bool:
         return bool
+    if hint is PoolState:
+        return PoolState
     if hint is RevisionTexts:
         return _texts
     if hint == tuple[Binding, ...]:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from core.model.names import TableName
+from core.model.states import PoolState
 from core.observed.served_environment import ServedEnvironment
 from core.project.model import Pool
 from core.text.sentence import Sentence
@@ -202,8 +203,7 @@ class PoolRow:
     n: int = 0
     """Position among the declared pools; 0 is the default pool."""
     name: str = "local"
-    state: str = "off"
-    """starting, up, degraded (its cluster lacks workers), silent, down, failed (needs an operator) or off."""
+    state: PoolState = PoolState.OFF
     detail: str = ""
     generation: int = 0
     """Number of sessions that were opened; statements started in an earlier one were lost with it."""
@@ -219,9 +219,6 @@ class PoolRow:
     cordoned_at: float | None = None
     """Since when the pool takes no new statements, in epoch seconds; None if it takes them."""
     cordoned_by: str = ""
-
-
-_URGENCY = {"up": 0, "off": 1, "starting": 2, "silent": 3, "degraded": 4, "down": 5, "failed": 6}
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,10 +257,10 @@ class EnvironmentRow:
     @property
     def worst_pool(self) -> PoolRow:
         """The pool whose state is the most urgent; the first of several."""
-        return max(self.pools, key=lambda pool: (_URGENCY.get(pool.state, 0), -pool.n))
+        return max(self.pools, key=lambda pool: (pool.state.urgency, -pool.n))
 
     @property
-    def pool_state(self) -> str:
+    def pool_state(self) -> PoolState:
         """The most urgent state of a pool."""
         return self.worst_pool.state
 

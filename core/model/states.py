@@ -69,6 +69,40 @@ UNUSABLE_INPUT = frozenset({TableFaultKind.UNREAD, TableFaultKind.GONE, TableFau
 """Faults of an external table with which its readers get no new rows, or fail."""
 
 
+class PoolState(StrEnum):
+    """The state of a pool, as its agent last saw it, from the least to the most urgent."""
+
+    UP = "up"
+    OFF = "off"
+    STARTING = "starting"
+    """Its server or its session is new, and its catalog or its statements are not complete."""
+    SILENT = "silent"
+    """It does not answer, and may recover."""
+    DEGRADED = "degraded"
+    """It answers, but its cluster has a fault."""
+    DOWN = "down"
+    FAILED = "failed"
+    """It died too often, and is started again only on request."""
+
+    @property
+    def urgency(self) -> int:
+        """Rank among the states; 0 is the least urgent."""
+        return _BY_URGENCY.index(self)
+
+    @property
+    def answers(self) -> bool:
+        """True if the pool can be asked, or soon can."""
+        return self in (PoolState.UP, PoolState.DEGRADED, PoolState.STARTING)
+
+    @property
+    def is_fault(self) -> bool:
+        """True unless the pool is up, starting or switched off."""
+        return self.urgency >= PoolState.SILENT.urgency
+
+
+_BY_URGENCY = tuple(PoolState)
+
+
 class WantedState(StrEnum):
     """The desired state of a version, as requested by an operator or a run."""
 

@@ -15,7 +15,7 @@ from core.ipc import framing
 from core.ipc.environment_paths import EnvironmentPaths
 from core.model.errors import EngineRefused, HeadgateError, LedgerUnavailable, PoolUnreachable
 from core.model.names import TableName
-from core.model.states import ALIVE, State
+from core.model.states import ALIVE, PoolState, State
 from core.observed.cluster import WhyUnknown
 from core.observed.versions import Deployment
 from core.ports.spark import ReportedQuery
@@ -183,7 +183,7 @@ class Agent:
         with suppress(LedgerUnavailable):
             # What a killed agent recorded about the pool may no longer be true.
             for pool in self._context.pools.every():
-                self._ledger.put_pool(pool.place, state="starting", detail="the agent looks for it")
+                self._ledger.put_pool(pool.place, state=PoolState.STARTING, detail="the agent looks for it")
             self._announce_agent()
         with suppress(HeadgateError):
             # The identity is checked before attaching to a pool. If the data folder is unreachable, the loop checks it
@@ -293,7 +293,7 @@ class Agent:
         kept.keeper.end()
         if stay:
             log.warning("%s", stay)
-            self._ledger.put_pool(kept.pool.place, state="off", detail=stay)
+            self._ledger.put_pool(kept.pool.place, state=PoolState.OFF, detail=stay)
         return running
 
     def _loop(self, name: str, seconds: float, *acts: Callable[[], None]) -> None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from core.model.errors import HeadgateError, InvalidProject, LedgerUnavailable, Refused, UsageError, VersionMismatch
 from core.model.problems import Severity
+from core.model.states import PoolState
 from core.project.data_folder import absolute_data_folder, is_in_hdfs
 from tui.agent_client import agent_process, os_processes
 from tui.agent_client.socket_client import AgentClient
@@ -394,11 +395,11 @@ def check_pools(place: SelectedEnvironment) -> list[DoctorCheck]:
 def _check_pool(place: SelectedEnvironment, pool: "PoolRow", *, has_agent: bool, several: bool) -> DoctorCheck:
     name, log = "pool", f"headgate logs pool {pool.name}" if several else "headgate logs pool"
     text = f"pool {pool.name} is {pool.state}" + (f": {pool.detail}" if pool.detail else "")
-    if pool.state == "failed" and has_agent:
+    if pool.state == PoolState.FAILED and has_agent:
         return DoctorCheck(name, False, text, f"{log} says why; {place.up} starts it again")
-    if pool.state in ("down", "silent") and has_agent:
+    if pool.state in (PoolState.DOWN, PoolState.SILENT) and has_agent:
         return DoctorCheck(name, False, text, f"{log}; the agent restarts a local pool by itself")
-    if pool.state == "degraded" and has_agent:
+    if pool.state == PoolState.DEGRADED and has_agent:
         return DoctorCheck(name, False, text, "see cluster above, and headgate help clusters")
     if not has_agent:
         return DoctorCheck(name, True, f"last seen: {text}", f"{place.up} starts it", warning=True)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from core.ipc.environment_paths import GIVEN_TOKEN, EnvironmentPaths
 from core.model.errors import EngineRefused, HeadgateError, LedgerUnavailable, PoolUnreachable
 from core.model.events import EventKind
-from core.model.states import State, WantedState
+from core.model.states import PoolState, State, WantedState
 from core.observed.cluster import ClusterFault
 from core.observed.versions import Deployment
 from core.project.connectors import Connector
@@ -59,12 +59,6 @@ SETTLES_S = 120.0
 """Seconds after opening a session during which an unresponsive pool is tolerated, because statements are starting."""
 
 MANAGED = "whoever manages the pool has to restart it"
-
-DEGRADED = "degraded"
-"""State of a pool that answers while its cluster has a fault."""
-
-GIVEN_UP = "failed"
-"""State of a pool that died too often and is restarted only on request."""
 
 
 class _Waits(PoolUnreachable):
@@ -123,8 +117,8 @@ class PoolSupervisor:
         self._restored: SparkConnection | None = None
         """The open connection once its catalog is filled; None before that."""
         self._lock = threading.Lock()
-        self._said = ("", "")
-        self._is_recorded = True
+        self._said = (PoolState.OFF, "")
+        self._is_recorded = False
         self._last_words = ""
         self._data = data
         self._is_data_shared = False
@@ -162,7 +156,9 @@ class PoolSupervisor:
                     f"{self._server}{self._local.named} ended; it is started again",
                     _sentence("", self._last_words),
                 )
-                self._record_state("down", _sentence("its process ended; it is being restarted", self._last_words))
+                self._record_state(
+                    PoolState.DOWN, _sentence("its process ended; it is being restarted", self._last_words)
+                )
             self._run_test_statement()
             if self._open is None:
                 self._bring_up()
@@ -174,10 +170,10 @@ class PoolSupervisor:
 
         Returns whether the agent had given up on the pool.
         """
-        given_up = self._said[0] == GIVEN_UP
+        given_up = self._said[0] == PoolState.FAILED
         if given_up:
             self._backoff.forget()
-            self._record_state("starting", "somebody asked for it again")
+            self._record_state(PoolState.STARTING, "somebody asked for it again")
         return given_up
 
     def connectors(self) -> tuple[str, ...] | None:
@@ -218,11 +214,11 @@ class PoolSupervisor:
                 self._record_answering()
                 self._events.end_outage()
             elif isinstance(error, TokenRefused | TokenUnavailable):
-                self._record_state("down", error.sentence)
+                self._record_state(PoolState.DOWN, error.sentence)
             elif self.is_starting_statements:
-                self._record_state("starting", f"its statements are being started: {error.summary}")
+                self._record_state(PoolState.STARTING, f"its statements are being started: {error.summary}")
             else:
-                self._record_state("silent", error.summary)
+                self._record_state(PoolState.SILENT, error.summary)
                 self._events.record_silence()
 
     def watch_cluster(self) -> None:
@@ -254,7 +250,7 @@ class PoolSupervisor:
         self._drop()
         if self._local is not None:
             self._local.end()
-        self._record_state("off", "")
+        self._record_state(PoolState.OFF, "")
 
     def _run_test_statement(self) -> None:
         """Test whether the server can run a statement, and end a local server whose SparkContext has stopped.
@@ -288,13 +284,13 @@ class PoolSupervisor:
             self._drop()
             why = "its SparkContext has stopped"
             self._events.ended(f"{self._server}{self._local.named} is ended: {why}; it is started again")
-            self._record_state("down", f"{error.summary}; it is being restarted")
+            self._record_state(PoolState.DOWN, f"{error.summary}; it is being restarted")
             self._local.end()
             return
         if confirmed:
             self._restored = None
             self._events.begin_outage(f"{error.summary}; {MANAGED}")
-        self._record_state("down", error.summary if self._local is not None else f"{error.summary}; {MANAGED}")
+        self._record_state(PoolState.DOWN, error.summary if self._local is not None else f"{error.summary}; {MANAGED}")
         raise error
 
     def _bring_up(self) -> None:
@@ -309,16 +305,16 @@ class PoolSupervisor:
             self._found_stopped(error)
         except HeadgateError as error:
             self._last_words = error.summary
-            self._record_state("down", error.sentence)
+            self._record_state(PoolState.DOWN, error.sentence)
             raise PoolUnreachable(error.summary, remedy=error.remedy) from error
 
     def _start(self, server: LocalPool) -> None:
-        if self._said[0] != GIVEN_UP and self._backoff.exhausted:
+        if self._said[0] != PoolState.FAILED and self._backoff.exhausted:
             last = f"; the last one: {self._last_words}" if self._last_words else ""
             why = f"{LIMIT} starts within {WINDOW_S / 60:.0f} min failed{last}"
             self._events.ended(f"{self._server} is not started again until headgate up: {why}")
-            self._record_state(GIVEN_UP, why)
-        if self._said[0] == GIVEN_UP:
+            self._record_state(PoolState.FAILED, why)
+        if self._said[0] == PoolState.FAILED:
             raise _Waits(
                 f"the pool {self._pool.name} is given up: {self._said[1]}", remedy="headgate up starts it again"
             )
@@ -330,11 +326,11 @@ class PoolSupervisor:
         self._backoff.started()
         self._failed_tests = 0
         takes = "a Spark Connect server takes 6 to 10 s"
-        self._record_state("starting", takes)
-        server.start(lambda doing: self._record_state("starting", doing))
+        self._record_state(PoolState.STARTING, takes)
+        server.start(lambda doing: self._record_state(PoolState.STARTING, doing))
         self._events.record_new_session()
         self._is_data_shared, self._data_test_at = False, 0.0
-        self._record_state("starting", takes)
+        self._record_state(PoolState.STARTING, takes)
         server.ready(START_S)
 
     def _attach(self, *, new: bool) -> None:
@@ -363,7 +359,7 @@ class PoolSupervisor:
                 self._events.record_new_session()
             if self._local is None and (limit := session.idle_limit_s()) is not None:
                 self._warn_of_idle_limit(limit)
-            self._record_state("starting", "attached; its catalog is being filled, statements can be stopped")
+            self._record_state(PoolState.STARTING, "attached; its catalog is being filled, statements can be stopped")
         except BaseException:
             spark_connection.close(session)
             raise
@@ -390,13 +386,13 @@ class PoolSupervisor:
             raise
         except PoolUnreachable as error:
             if self._open is attached:
-                state = "starting" if self._monotonic() < self._settles_at else "silent"
+                state = PoolState.STARTING if self._monotonic() < self._settles_at else PoolState.SILENT
                 self._record_state(state, f"{error.summary}; its catalog is not filled yet")
             raise
         except EngineRefused as error:
             # For example, the server has no catalog of the name that the environment declares.
             if self._open is attached:
-                self._record_state("starting", f"the server refuses its catalog: {error.summary}")
+                self._record_state(PoolState.STARTING, f"the server refuses its catalog: {error.summary}")
             raise
         if self._open is attached:
             self._restored = attached
@@ -416,7 +412,7 @@ class PoolSupervisor:
 
     def _record_answering(self) -> None:
         fault = self.cluster_fault
-        self._record_state("up" if fault is None else DEGRADED, str(fault or ""))
+        self._record_state(PoolState.UP if fault is None else PoolState.DEGRADED, str(fault or ""))
 
     def _require_shared_data(self, attached: "SparkConnection") -> None:
         if self._monotonic() < self._data_test_at:
@@ -425,7 +421,7 @@ class PoolSupervisor:
             require_shared_data(self._pool, attached, str(self._data))
         except PoolUnreachable as error:
             self._data_test_at = self._monotonic() + DATA_TEST_EVERY_S
-            self._record_state("down", error.sentence)
+            self._record_state(PoolState.DOWN, error.sentence)
             raise
         self._is_data_shared = True
 
@@ -443,8 +439,8 @@ class PoolSupervisor:
         )
 
     def _unreachable(self) -> PoolUnreachable:
-        state = self._said[0] or "off"
-        state = "being attached to again" if state in ("up", "silent") else state
+        lost = self._said[0] in (PoolState.UP, PoolState.SILENT)
+        state = "being attached to again" if lost else self._said[0]
         return PoolUnreachable(f"the pool {self._pool.name} is {state}", remedy="headgate doctor")
 
     def _warn_of_idle_limit(self, limit_s: float) -> None:
@@ -468,7 +464,7 @@ class PoolSupervisor:
             self._open = self._restored = None
             current.close()
 
-    def _record_state(self, state: str, detail: str) -> None:
+    def _record_state(self, state: PoolState, detail: str) -> None:
         # If the ledger is unavailable, the next call records the state.
         if (state, detail) != self._said or not self._is_recorded:
             self._said, self._is_recorded = (state, detail), False

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from core.model.actions import Action
 from core.model.errors import Refused, Stale
 from core.model.events import EventKind
+from core.model.states import PoolState
 from core.observed.pool_drain import plan_drain
 from core.plan.codec import plan_from_json
 from core.plan.model import Plan, PlanNode
@@ -14,9 +15,6 @@ from core.project_reader.table_yml import read_settings
 from pipelines.agent.context import AgentContext
 
 _STARTS = frozenset({Action.START, Action.RESUME, Action.RESTART, Action.REBUILD, Action.UNDELETE})
-
-_ANSWERS = frozenset({"up", "degraded", "starting"})
-"""States of a pool that can be asked, or soon can."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +50,8 @@ class PoolDrains:
                     remedy=f"drain {pool.name} when that run has ended: headgate runs {run.id}",
                 )
         row = facts.pool_named(pool.name)
-        state = row.state if row is not None else "up"
-        if request.lost and state in _ANSWERS:
+        state = row.state if row is not None else PoolState.UP
+        if request.lost and state.answers:
             remedy = f"headgate pool drain {pool.name}"
             raise Refused(f"{pool.name} is {state}, so it can be asked: drain it without --lost", remedy=remedy)
         if request.lost and pool.declared.url is None and pool.client.holds_catalog:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from core.model.states import PoolState
 from core.observed.spark_work import Executor, WorkOfPool
 from core.project.model import LOCAL, Pool
 from core.text.wording import counted
@@ -15,7 +16,12 @@ from tui.presentation.view.pools import PoolUse
 MOST_BUSY = 5
 """Number of the busiest statements that are shown."""
 
-STATE_TONES = {"up": Tone.GOOD, "starting": Tone.CHANGING, "off": Tone.DIM, "silent": Tone.CHANGING}
+STATE_TONES = {
+    PoolState.UP: Tone.GOOD,
+    PoolState.STARTING: Tone.CHANGING,
+    PoolState.OFF: Tone.DIM,
+    PoolState.SILENT: Tone.CHANGING,
+}
 """Tones of the states of a pool; any other state is bad."""
 
 _COLUMNS = (
@@ -103,11 +109,11 @@ def _who_says(use: PoolUse, *, no_agent: bool) -> str:
     if no_agent:
         return "the last agent, which no longer runs"
     match use.row.state:
-        case "up":
+        case PoolState.UP:
             return "the agent, whose calls it answers"
-        case "silent":
+        case PoolState.SILENT:
             return "the agent, whose calls it does not answer"
-        case "degraded" if use.row.declared is not None:
+        case PoolState.DEGRADED if use.row.declared is not None:
             return f"the agent, which asks the master of its cluster, {use.row.declared.master}"
         case _:
             return "the agent"

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from core.model.act_outcomes import NOT_DONE, ActOutcome, CommandOutcome
 from core.model.names import environment_words
-from core.model.states import State
+from core.model.states import PoolState, State
 from core.plan.descriptions import act_words
 from core.run.records import RunRow, overdue_tickets
 from core.text.wording import counted, long_duration
@@ -169,10 +169,10 @@ def _parts(
     snapshot = view.snapshot
     parts = [(0, 1, fresh.words, Tone.BAD if fresh.stale else Tone.GOOD)]
     if snapshot.facts is not None:
-        calm = snapshot.facts.pool_state in ("up", "")
+        calm = snapshot.facts.pool_state == PoolState.UP
         words = pools_in_words(snapshot.facts, state_when_up=False)
         words = f"! {words}" if pool_fault(snapshot) else words
-        tone = Tone.CHANGING if snapshot.facts.pool_state == "starting" else Tone.BAD
+        tone = Tone.CHANGING if snapshot.facts.pool_state == PoolState.STARTING else Tone.BAD
         parts.append((5 if calm else 1, 0, words, Tone.DIM if calm else tone))
     if view.faults and counts_faults:
         parts.append((2, 2, f"! {counted(view.faults, 'fault')}", Tone.BAD))

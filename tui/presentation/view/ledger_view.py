@@ -251,7 +251,7 @@ def pool_fault(snapshot: LedgerSnapshot) -> str:
     It counts as a single fault, because the states of the pool's statements are unknown.
     """
     facts = snapshot.facts
-    if facts is None or facts.pool_state not in ("down", "silent", "failed", "degraded"):
+    if facts is None or not facts.pool_state.is_fault:
         return ""
     worst = facts.worst_pool
     detail = f" ({worst.detail})" if worst.detail else ""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from core.model.errors import UsageError
 from core.model.names import TableName, trigger_s
-from core.model.states import State, WantedState
+from core.model.states import PoolState, State, WantedState
 from core.observed.versions import StatementLine
 from core.project.model import Pool
 from core.text.wording import did_you_mean
@@ -19,10 +19,10 @@ def pools_in_words(facts: EnvironmentRow, *, state_when_up: bool = True) -> str:
     """
     worst = facts.worst_pool
     if len(facts.pools) == 1:
-        calm = worst.state in ("up", "") and not state_when_up
+        calm = worst.state == PoolState.UP and not state_when_up
         return f"pool {worst.name}" + ("" if calm else f" {worst.state}")
-    up = sum(pool.state == "up" for pool in facts.pools)
-    return f"pools {up}/{len(facts.pools)}" + ("" if worst.state == "up" else f" {worst.name} {worst.state}")
+    up = sum(pool.state == PoolState.UP for pool in facts.pools)
+    return f"pools {up}/{len(facts.pools)}" + ("" if worst.state == PoolState.UP else f" {worst.name} {worst.state}")
 
 
 def pool_named(facts: EnvironmentRow, name: str) -> PoolRow:
