@@ -9,6 +9,7 @@ import pytest
 from ledger_rows import create_run, run_row, sample_row
 
 from core.model.names import TableName
+from core.model.states import PoolState
 from core.observed.served_environment import ServedEnvironment
 from core.observed.versions import Deployment, Measurement
 from core.project.naming import Naming, Sources
@@ -142,7 +143,7 @@ def test_facts_survive_a_round_trip(ledger: Ledger, path: Path, facts: Environme
     ledger.put_pool(name="eu", state="up", detail="d", generation=2, session_id="s")
     after = replace(
         facts, agent_pid=17, agent_started_at=3.5, agent_seen_at=4.5, serves=serves,
-        pools=(PoolRow("", 0, "eu", "up", "d", generation=2, session_id="s"),),
+        pools=(PoolRow("", 0, "eu", PoolState.UP, "d", generation=2, session_id="s"),),
     )  # fmt: skip
     with LedgerReader(path) as reader:
         assert reader.facts() == after

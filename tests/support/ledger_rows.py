@@ -8,7 +8,7 @@ from core.model.actions import Action
 from core.model.events import EventCause, EventKind, StateChange
 from core.model.names import TableName
 from core.model.reasons import Reason
-from core.model.states import State
+from core.model.states import PoolState, State
 from core.observed.versions import Binding, Deployment, Measurement, StatementLine
 from core.plan.codec import canonical_text, plan_as_json
 from core.plan.model import Plan, PlanNode, Step
@@ -33,9 +33,9 @@ def environment_row(**fields: Any) -> EnvironmentRow:
     return EnvironmentRow(**(every | fields))
 
 
-def pool_row(name: str = "local", **fields: Any) -> PoolRow:
-    """Return the row of the one pool of an environment, which is up."""
-    return PoolRow(**(dict(name=name, state="up", generation=1, session_id="s") | fields))
+def pool_row(name: str = "local", *, state: str = "up", **fields: Any) -> PoolRow:
+    """Return the row of the one pool of an environment."""
+    return PoolRow(**(dict(name=name, state=PoolState(state), generation=1, session_id="s") | fields))
 
 
 def deployment_row(table: str = "a", **fields: Any) -> Deployment:

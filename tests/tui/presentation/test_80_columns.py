@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from core.model.errors import HeadgateError
-from core.model.states import State
+from core.model.states import PoolState, State
 from core.plan.model import Guard
 from core.project.manifest_head import COLOURS
 from state.row_types import PlanRow
@@ -180,7 +180,7 @@ def test_the_first_line_never_loses_the_environment_or_the_age_of_the_data(width
     facts = backend.current.facts
     assert facts is not None
     run = replace(sample_run(NOW), id="7f3a-01c2f")
-    pools = (replace(facts.pools[0], name="spark-connect-eu-central-1", state="silent"),)
+    pools = (replace(facts.pools[0], name="spark-connect-eu-central-1", state=PoolState.SILENT),)
     facts = replace(facts, pools=pools, agent_seen_at=NOW - 42)
     view = make_ledger_view(replace(backend.current, facts=facts, open_runs=(run,)))
     place = ConsoleIdentity("the-payments-platform-of-the-company", "production-eu", True, "somebody.else.of.the.night")

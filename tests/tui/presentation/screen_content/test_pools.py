@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from core.model.states import PoolState
 from core.observed.spark_work import ClusterFigures, Executor, WorkOfPool
 from core.project.model import Pool
 from state.row_types import PoolRow
@@ -28,7 +29,7 @@ EXECUTORS = (
 
 def use(state: str = "up", declared: Pool | None = CLUSTER) -> PoolUse:
     (found,) = FakeBackend().pools()
-    row = PoolRow(name="cluster", state=state, declared=declared, session_id="5e55", generation=3, most=40)
+    row = PoolRow(name="cluster", state=PoolState(state), declared=declared, session_id="5e55", generation=3, most=40)
     return replace(found, row=row)
 
 
