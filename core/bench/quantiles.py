@@ -4,6 +4,9 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+LEAST = 10
+"""Number of values from which a percentile above the median is given. With fewer, it is just the largest value."""
+
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
@@ -11,11 +14,17 @@ class Distribution:
 
     count: int
     p50: float
-    p95: float
-    p99: float
+    p95: float | None
+    """None if there are fewer than `LEAST` values, as for `p99`."""
+    p99: float | None
     least: float
     most: float
     mean: float
+
+    @property
+    def high(self) -> float:
+        """The 99th percentile or, of too few values, the largest one."""
+        return self.most if self.p99 is None else self.p99
 
 
 def distribution(values: Iterable[float]) -> Distribution | None:
@@ -26,8 +35,8 @@ def distribution(values: Iterable[float]) -> Distribution | None:
     return Distribution(
         count=len(ordered),
         p50=quantile(ordered, 0.50),
-        p95=quantile(ordered, 0.95),
-        p99=quantile(ordered, 0.99),
+        p95=quantile(ordered, 0.95) if len(ordered) >= LEAST else None,
+        p99=quantile(ordered, 0.99) if len(ordered) >= LEAST else None,
         least=ordered[0],
         most=ordered[-1],
         mean=math.fsum(ordered) / len(ordered),

@@ -7,12 +7,13 @@ and state would not grow.
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 
 from core.bench.quantiles import quantile
-from core.model.names import TableName
+from core.model.names import TableName, whole_number
 
 LEAST_KEYS = 10
 """Number of rows from which the sample shows whether a column is a key."""
@@ -26,9 +27,11 @@ INTEGERS = {"tinyint": 1 << 7, "smallint": 1 << 15, "int": 1 << 31, "bigint": 1 
 
 _TEXT = ("string", "char", "varchar")
 _TIMES = frozenset({"timestamp", "timestamp_ntz"})
-_FIXED = frozenset({"_value", "_op"})
-"""Columns that are no keys, whatever their values: the value of a message that is not parsed, and kinds of changes."""
-_FILL = {"_value": " "}
+_FIXED = frozenset({"_value", "_content", "_op"})
+"""Columns that are no keys, whatever their values: those of messages that are not parsed, and kinds of changes."""
+_DOCUMENT = ("{", "[", "<")
+"""How a text begins that is JSON or XML, which another text for a key would damage."""
+_FILL = {"_value": " ", "_content": " "}
 """What fills up a column; a value may be JSON, which spaces at its end do not change."""
 
 Row = Mapping[str, object]
@@ -71,7 +74,9 @@ def key_columns(samples: Sequence[SourceSample]) -> frozenset[Column]:
     keys = {
         column
         for column, found in values.items()
-        if len(found) >= LEAST_KEYS and len(distinct[column]) >= DISTINCT * len(found)
+        if len(found) >= LEAST_KEYS
+        and len(distinct[column]) >= DISTINCT * len(found)
+        and not str(found[0]).startswith(_DOCUMENT)
     }
     refers = {
         column
@@ -87,6 +92,95 @@ def _refers(values: frozenset[str], key: frozenset[str]) -> bool:
     return common >= COVERED * len(key) and common >= 0.8 * len(values)
 
 
+@dataclass(frozen=True, slots=True)
+class JoinedValues:
+    """The values of a column that is joined with a static side, which are taken from that side."""
+
+    values: Sequence[object]
+    """Those of the static side, as the column has them."""
+    places: Mapping[str, int]
+    """For the text of each value of the sample that finds a match, the place of it in `values`."""
+    step: int
+    """By how many places a value moves on in each cycle, so that keys do not repeat at once; 0 if they stay."""
+
+    def value(self, of: object, cycle: int) -> object | None:
+        """Return what a value of the sample is in a cycle, counted from 0; None if it finds no match."""
+        place = self.places.get(str(of))
+        return None if place is None else self.values[(place + cycle * self.step) % len(self.values)]
+
+
+def joined_values(
+    streamed: Sequence[SourceSample],
+    static: Sequence[SourceSample],
+    groups: Mapping[Column, str],
+    keys: frozenset[Column],
+) -> dict[Column, JoinedValues]:
+    """Return the values of each streamed column that a statement equates with one of a static side.
+
+    Columns that are equated have the same group in `groups`. A value that the static side has stays, so that as many
+    rows match as in the samples. Others get a match only if no value has one, or if one of the samples is made up. In
+    each cycle, keys move on through the values of the static side, unless several columns together are joined with it.
+    """
+    of_sides = [(side.table, name) for side in static for name, _ in side.columns if (side.table, name) in groups]
+    joined_by = Counter(table for table, group in {(table, groups[table, name]) for table, name in of_sides})
+    made_up = {sample.table for sample in (*streamed, *static) if sample.made_up}
+    found: dict[Column, JoinedValues] = {}
+    for group in sorted({groups[column] for column in of_sides}):
+        sides = [column for column in of_sides if groups[column] == group]
+        mine = [
+            (each.table, name)
+            for each in streamed
+            for name, _ in each.columns
+            if groups.get((each.table, name)) == group
+        ]
+        values = _in_all([_distinct(static, column) for column in sides])
+        texts = dict.fromkeys(text for column in mine for text in _distinct(streamed, column))
+        at = {text: place for place, text in enumerate(values)}
+        draws = not at.keys() & texts.keys() or any(table in made_up for table, _ in (*sides, *mine))
+        places = {
+            text: at.get(text, number % len(values))
+            for number, text in enumerate(texts)
+            if values and (text in at or draws)
+        }
+        moves = any(column in keys for column in mine) and all(joined_by[table] == 1 for table, _ in sides)
+        kinds = {(each.table, name): kind for each in streamed for name, kind in each.columns}
+        for column in mine:
+            if places and (typed := _typed(values, kinds[column])):
+                found[column] = JoinedValues(typed, places, len(places) if moves else 0)
+    return found
+
+
+def begun_at(rows: Sequence[Row], column: str, at: datetime) -> tuple[Row, ...]:
+    """Return rows whose times are moved by the same duration, so that the earliest time in a column is `at`."""
+    known = [value for row in rows if isinstance(value := row.get(column), datetime)]
+    if not known:
+        return tuple(rows)
+    moved = at.replace(tzinfo=None) - min(each.replace(tzinfo=None) for each in known)
+    return tuple(
+        {name: value + moved if isinstance(value, datetime) else value for name, value in row.items()} for row in rows
+    )
+
+
+def _distinct(samples: Sequence[SourceSample], column: Column) -> dict[str, None]:
+    """Return the texts of a column's values, in the order in which they occur first."""
+    (sample,) = [each for each in samples if each.table == column[0]]
+    return dict.fromkeys(str(value) for row in sample.rows if (value := row.get(column[1])) is not None)
+
+
+def _in_all(found: Sequence[Mapping[str, None]]) -> list[str]:
+    """Return the texts that all static sides have or, if there are none, those of the first one."""
+    common = [text for text in found[0] if all(text in each for each in found)]
+    return common or list(found[0])
+
+
+def _typed(values: Sequence[str], kind: str) -> list[object]:
+    """Return texts as values of a type; empty if they are not of that type."""
+    if kind in INTEGERS:
+        whole = all(whole_number(each.removeprefix("-")) is not None for each in values)
+        return [int(each) for each in values] if whole else []
+    return list(values) if kind.startswith(_TEXT) else []
+
+
 @dataclass(slots=True)
 class ReplayedLoad:
     """Load from the samples of all sources that are written to."""
@@ -95,6 +189,8 @@ class ReplayedLoad:
     keys: frozenset[Column]
     padding: Mapping[TableName, tuple[str, int]] = field(default_factory=dict)
     """A text column of a source and the length to which it is filled up, for records of a given size."""
+    joined: Mapping[Column, JoinedValues] = field(default_factory=dict)
+    """Columns that are joined with static sides, with the values that they have."""
     _span: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
@@ -167,6 +263,10 @@ class ReplayedLoad:
                 found[name] = event if moved is None else value + moved
             elif isinstance(value, date):
                 found[name] = event.date() if moved is None else value + timedelta(days=moved.days)
+            elif (own_of := self.joined.get((sample.table, name))) and (
+                drawn := own_of.value(value, cycle)
+            ) is not None:
+                found[name] = drawn
             elif cycle and (sample.table, name) in self.keys:
                 found[name] = self._renamed(value, kind, cycle)
         if sample.table in self.padding:

@@ -49,6 +49,12 @@ class BenchSource:
     """Partition columns of a Delta table; empty for other formats, whose files have all columns."""
     stands_in: bool = False
     """Whether its files stand for rows of a database."""
+    joined: tuple[tuple[str, str], ...] = ()
+    """Columns that statements equate with those of other sources, each with the name of its group, `table.column`."""
+    ends: tuple[str, ...] = ()
+    """Columns that end an interval with which statements compare times of another source."""
+    within: str = ""
+    """Column of a static side with times that statements compare with both ends of an interval of a stream."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,5 +199,7 @@ def _source(body: Mapping[str, Any]) -> BenchSource:
             "columns": columns,
             "literals": literals,
             "partitioning": tuple(body["partitioning"]),
+            "joined": tuple((column, group) for column, group in body["joined"]),
+            "ends": tuple(body["ends"]),
         }
     )

@@ -6,6 +6,9 @@ from enum import StrEnum
 
 from core.bench.result import Figure, FigureKind
 
+LEAST_S = 1.0
+"""Least time, in seconds, over which CPU is measured: within less, a process may happen to have used none."""
+
 
 class Part(StrEnum):
     """A part of an environment whose processes are read."""
@@ -40,8 +43,8 @@ class ProcessReading:
 class Use:
     """What a part used in a time."""
 
-    cpu: float
-    """CPU seconds per second."""
+    cpu: float | None
+    """CPU seconds per second; None if the time is too short."""
     memory: int
     """The highest of the readings, in bytes."""
 
@@ -60,12 +63,14 @@ def use_of(part: Part, readings: Sequence[ProcessReading], *, since: float) -> U
     if not mine or mine[-1].at <= begin:
         return None
     spent = sum(last.cpu_s - (0.0 if name in fresh else first[name].cpu_s) for name, last in known.items())
-    return Use(max(0.0, spent) / (mine[-1].at - begin), max(each.memory for each in mine))
+    took = mine[-1].at - begin
+    return Use(max(0.0, spent) / took if took >= LEAST_S else None, max(each.memory for each in mine))
 
 
 def use_figures(readings: Sequence[ProcessReading], phase: str, repetition: int, *, since: float) -> Iterator[Figure]:
     """Yield the figures of both parts in a phase that began at `since`; none for a part whose process is not found."""
     for part, (cpu, memory) in FIGURES.items():
         if (found := use_of(part, readings, since=since)) is not None:
-            yield Figure(cpu, phase, "", repetition, found.cpu)
+            if found.cpu is not None:
+                yield Figure(cpu, phase, "", repetition, found.cpu)
             yield Figure(memory, phase, "", repetition, float(found.memory))

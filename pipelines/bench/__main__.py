@@ -9,10 +9,11 @@ import os
 import sys
 import threading
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 from typing import Any
 
-from core.bench.made_up_sample import made_up_sample
-from core.bench.replayed_load import ReplayedLoad, SourceSample, key_columns
+from core.bench.made_up_sample import ComparedInSource, made_up_sample
+from core.bench.replayed_load import ReplayedLoad, SourceSample, begun_at, joined_values, key_columns
 from core.bench.request import BenchKind, BenchRequest, BenchSource, request_from_json
 from core.bench.topic_inputs import TopicInputs
 from core.model.errors import HeadgateError, UsageError
@@ -65,8 +66,9 @@ def _seed(request: BenchRequest) -> None:
     """Write the rows of tables that are read as static sides, which have to be there before their readers start."""
     for source in request.static:
         _say({"doing": "rows of static tables", "detail": source.table})
-        sample = _sample(source, most=STATIC_ROWS)
-        show_file(write_rows(source, "static", sample.rows))
+        sample = _sample(source, static=True)
+        rows = begun_at(sample.rows, source.within, datetime.now(UTC)) if source.within else sample.rows
+        show_file(write_rows(source, "static", rows))
         _say({"load": {source.table: {"rows": len(sample.rows), "made_up": sample.made_up}}})
 
 
@@ -90,20 +92,25 @@ def _answers(request: BenchRequest, loads: Mapping[int, ReplayedLoad]) -> Iterat
 def _loads(request: BenchRequest) -> Mapping[int, ReplayedLoad]:
     """Return the load for each size of records, which is 0 if they keep theirs."""
     samples = {each.table: _sample(each) for each in request.sources}
-    listed = tuple(samples.values())
-    load = ReplayedLoad(samples, key_columns(listed))
-    _say({"load": {table: {"rows": len(each.rows), "made_up": each.made_up} for table, each in samples.items()}})
+    listed, static = tuple(samples.values()), [_sample(each, static=True) for each in request.static]
+    groups = {(each.table, name): group for each in (*request.sources, *request.static) for name, group in each.joined}
+    keys = key_columns(listed)
+    load = ReplayedLoad(samples, keys, joined=joined_values(listed, static, groups, keys))
+    _say({"load": {each.table: {"rows": len(each.rows), "made_up": each.made_up} for each in (*listed, *static)}})
     if not load.tables:
         raise UsageError("no source of these tables gets rows", remedy="name tables that stream from a source")
     return {size: sized(load, request.sources, size) if size else load for size in request.record_bytes or (0,)}
 
 
-def _sample(source: BenchSource, *, most: int = MOST_ROWS) -> SourceSample:
+def _sample(source: BenchSource, *, static: bool = False) -> SourceSample:
+    most = STATIC_ROWS if static else MOST_ROWS
     rows = sampled_rows(source) if is_of_topics(source.sample) else read_sample(source, most=most)
     if rows:
         return SourceSample(TableName(source.table), source.columns, rows, source.event_column)
     literals = {(column, equal): list(texts) for column, equal, texts in source.literals}
-    return made_up_sample(source.table, source.columns, literals, event_column=source.event_column)
+    names = {column: group.rpartition(".")[2] for column, group in source.joined}
+    compared = ComparedInSource(names, source.ends, static=static, spaced=static and bool(source.within))
+    return made_up_sample(source.table, source.columns, literals, event_column=source.event_column, compared=compared)
 
 
 if __name__ == "__main__":

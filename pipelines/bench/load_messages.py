@@ -24,6 +24,8 @@ from pipelines.storage.kafka_messages import MESSAGE_COLUMNS, newest_messages
 
 KEY, VALUE, TOPIC = "_key", "_value", "_topic"
 TIME, HEADERS = "_timestamp", "_headers"
+WHOLE = (VALUE, "_content")
+"""Columns whose values are whole messages of a topic, or of a database's log."""
 
 _SNAPSHOT = "r"
 _KINDS = ("c", "u", "d", _SNAPSHOT)

@@ -17,7 +17,7 @@ from core.bench.request import BenchSource
 from core.model.errors import UsageError
 from core.model.names import TableName
 from core.model.table_formats import table_format
-from pipelines.bench.load_messages import VALUE
+from pipelines.bench.load_messages import VALUE, WHOLE
 from pipelines.bench.source_files import json_line, show_file, write_rows
 from pipelines.bench.topic_load import TopicLoad
 
@@ -154,8 +154,8 @@ class LoadWriter:
 def sized(load: ReplayedLoad, sources: Iterable[BenchSource], size: int) -> ReplayedLoad:
     """Return load whose records have on average `size` bytes, by filling up a text column of each source.
 
-    The column is the longest one that is neither a key nor compared with a literal. Raises UsageError if a source has
-    none, or has longer records already.
+    The column is the longest one that is a whole message, or that is neither a key nor compared with a literal. Raises
+    UsageError if a source has none, or has longer records already.
     """
     padding = {}
     for source in sources:
@@ -168,8 +168,7 @@ def sized(load: ReplayedLoad, sources: Iterable[BenchSource], size: int) -> Repl
             for name, kind in source.columns
             if kind == "string"
             and (source.table, name) not in load.keys
-            and name.lower() not in compared
-            and (name == VALUE or not name.startswith("_"))
+            and (name in WHOLE or not (name.lower() in compared or name.startswith("_")))
         }
         if not lengths:
             raise UsageError(

@@ -204,12 +204,12 @@ def test_a_killed_benchmark_leaves_topics_that_the_next_one_deletes(tiny: Tiny, 
 def test_files_stand_for_a_database(tmp_path: Path) -> None:
     url = "url 'jdbc:postgresql://127.0.0.1:1/none', user 'nobody', dbtable 'public.x'"
     tables = {
-        "changes_in": f"CREATE TABLE changes_in (id BIGINT, product BIGINT, _op STRING, _lsn BIGINT) "
+        "changes_in": f"CREATE TABLE changes_in (id BIGINT, _op STRING, _lsn BIGINT) "
         f"USING postgres_changes OPTIONS ({url}, publication 'p');",
-        "products": f"CREATE TABLE products (id BIGINT, price DECIMAL(9,2)) USING jdbc OPTIONS ({url});",
+        "products": f"CREATE TABLE products (number BIGINT, price DECIMAL(9,2)) USING jdbc OPTIONS ({url});",
         "priced": "CREATE TABLE priced (id BIGINT, price DECIMAL(9,2)) USING parquet;",
     }
-    join = "FROM STREAM changes_in AS c JOIN products AS p ON p.id = c.product WHERE c._op <> 'd'"
+    join = "FROM STREAM changes_in AS c JOIN products AS p ON p.number = c.id WHERE c._op <> 'd'"
     tiny = Tiny(tmp_path, ddl=tables, dml={"priced": f"INSERT INTO priced SELECT c.id, p.price {join};"})
     tiny.write()
     done = tiny.run("bench", "latency", "--window", "5", "--probes", "3", "--json")
@@ -220,4 +220,5 @@ def test_files_stand_for_a_database(tmp_path: Path) -> None:
     assert found["parameters"]["stand_ins"] == ["changes_in", "products"]
     latencies = {each["phase"]: each for each in found["figures"] if each["kind"] == "latency"}
     assert all(latencies[phase]["spread"]["count"] >= 3 for phase in ("idle", "load")), latencies
+    assert not any(each["missing"] for each in latencies.values()), "keys of every cycle are those of the static side"
     assert not left(tiny)

@@ -3,12 +3,12 @@
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from core.bench.request import BenchKind, BenchRequest, BenchSide
+from core.bench.request import BenchKind, BenchRequest, BenchSide, BenchSource
 from core.bench.result import BenchResult, Figure, FigureKind, figure_from_json, trial_from_json
 from core.model.errors import HeadgateError, Refused
 from core.model.names import TableName
@@ -108,11 +108,12 @@ def run_comparison(
         with measured_environment(operations, old_order, reports) as old:
             known = _places(old)
             streamed = [each for each in order.tables.streamed if each in known]
-            sources = benchmarks.bench_sources(operations, streamed, _places(new), order.samples)
+            sources = _sources(operations, order, streamed, _places(new))
             request = BenchRequest(
                 kind=order.kind,
                 statements=benchmarks.deployed_statements(new.operations),
                 sources=sources,
+                static=_sources(operations, order, order.tables.static, {}),
                 old=BenchSide(benchmarks.deployed_statements(old.operations), known),
                 **order.settings,
             )
@@ -215,7 +216,11 @@ def _notes(order: BenchOrder, request: BenchRequest, load: Mapping[str, Any]) ->
         yield f"files stood for {', '.join(stand_ins)}, so the figures do not contain the database"
     if made_up := sorted(table for table, each in load.items() if each["made_up"]):
         yield f"rows of {', '.join(made_up)} were made up from the declaration: --sample gives real ones"
-    raw = [each.table for each in request.sources if each.options.get(VALUE_FORMAT, "").lower() == ValueFormat.RAW]
+    raw = [
+        each.table
+        for each in request.sources
+        if each.options.get(VALUE_FORMAT, "").lower() == ValueFormat.RAW or "_content" in dict(each.columns)
+    ]
     if kept := sorted(set(raw).difference(made_up)):
         yield f"the values of {', '.join(kept)} are those of the sample: keys and times in them do not change"
 
@@ -253,7 +258,7 @@ def _seed(
 ) -> None:
     """Write the rows of static sides, before the statements that read them are started."""
     if order.tables.static:
-        static = benchmarks.bench_sources(operations, order.tables.static, environment.project.sources, order.samples)
+        static = _sources(operations, order, order.tables.static, environment.project.sources)
         request = BenchRequest(BenchKind.SEED, (), (), static=static)
         for _ in answers_of(request, environment, reports):
             pass
@@ -262,7 +267,7 @@ def _seed(
 def refuse_sizes(operations: EnvironmentService, order: BenchOrder) -> None:
     """Raise UsageError if records cannot be filled up to the sizes of a benchmark, before anything is created."""
     if sizes := order.settings.get("record_bytes"):
-        sources = benchmarks.bench_sources(operations, order.tables.streamed, {}, order.samples)
+        sources = _sources(operations, order, order.tables.streamed, {})
         request = BenchRequest(BenchKind.SIZES, (), sources, record_bytes=sizes)
         for _ in benchmarks.run_child(request, operations.environ):
             pass
@@ -270,9 +275,16 @@ def refuse_sizes(operations: EnvironmentService, order: BenchOrder) -> None:
 
 def request_of(operations: EnvironmentService, order: BenchOrder, environment: EphemeralEnvironment) -> BenchRequest:
     """Return the request to measure what runs in an environment."""
-    sources = benchmarks.bench_sources(operations, order.tables.streamed, _places(environment), order.samples)
+    sources = _sources(operations, order, order.tables.streamed, _places(environment))
+    static = _sources(operations, order, order.tables.static, {})
     statements = benchmarks.deployed_statements(environment.operations)
-    return BenchRequest(order.kind, statements, sources, **order.settings)
+    return BenchRequest(order.kind, statements, sources, static, **order.settings)
+
+
+def _sources(
+    operations: EnvironmentService, order: BenchOrder, tables: Iterable[TableName], places: Mapping[TableName, str]
+) -> tuple[BenchSource, ...]:
+    return benchmarks.bench_sources(operations, tables, places, order.samples, order.tables.compared)
 
 
 def _places(environment: EphemeralEnvironment) -> dict[TableName, str]:

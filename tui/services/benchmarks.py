@@ -12,6 +12,7 @@ from core.bench.replayed_load import event_column
 from core.bench.request import BenchRequest, BenchSource, BenchStatement
 from core.bench.watermark_waits import watermark_wait
 from core.lag.faults import objective_s
+from core.lineage.compared_columns import ComparedColumns, compared_columns
 from core.model.errors import Refused, UsageError
 from core.model.names import TableName, trigger_s
 from core.model.table_formats import table_format
@@ -23,6 +24,7 @@ from core.project.naming import Naming
 from core.project_reader.ephemeral_project import EphemeralProject
 from core.project_reader.ephemeral_systems import as_stand_in, read_messages
 from core.sql.kafka_topics import topic_place
+from core.sql.lineage.model import ColumnOrigin
 from core.sql.written_topics import with_topic_named
 from core.statement_tests.case_writer import literals_in
 from core.statement_tests.fixture_rows import columns_of
@@ -66,6 +68,8 @@ class BenchTables:
     """Those of both for which files stand, because their rows are in a database; sorted."""
     topics: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """The topics that its environment has, by their brokers; sorted, and without the prefix that it gives them."""
+    compared: ComparedColumns = field(default_factory=ComparedColumns)
+    """How the statements compare the columns of external tables."""
 
 
 def choose_tables(operations: EnvironmentService, words: Iterable[str], products: Iterable[str]) -> BenchTables:
@@ -107,8 +111,9 @@ def choose_tables(operations: EnvironmentService, words: Iterable[str], products
         tuple(sorted(chosen)),
         tuple(sorted(streamed - written.keys())),
         tuple(sorted(static)),
-        own.stand_ins,
-        topics_by_brokers(own),
+        stand_ins=own.stand_ins,
+        topics=topics_by_brokers(own),
+        compared=compared_columns(declared, upstream),
     )
 
 
@@ -184,6 +189,7 @@ def bench_sources(
     tables: Iterable[TableName],
     folders: Mapping[TableName, str],
     samples: Mapping[TableName, str],
+    compared: ComparedColumns | None = None,
 ) -> tuple[BenchSource, ...]:
     """Return external tables as the child process needs them.
 
@@ -219,10 +225,22 @@ def bench_sources(
                 event_column=event_column(columns, [*marks, *other]),
                 literals=tuple((column, equal, tuple(texts)) for (column, equal), texts in sorted(literals.items())),
                 partitioning=ddl.partitioning if format.transaction_log else (),
+                **_comparisons(name, columns, compared or ComparedColumns()),
                 stands_in=stands_in,
             )
         )
     return tuple(found)
+
+
+def _comparisons(table: TableName, columns: Iterable[tuple[str, str]], compared: ComparedColumns) -> dict[str, Any]:
+    """Return the fields of `BenchSource` about columns that are compared with those of other sources."""
+    at = {name: ColumnOrigin(table, name) for name, _ in columns}
+    groups = {name: first for name, each in at.items() if (first := compared.joined.get(each)) is not None}
+    return {
+        "joined": tuple((name, f"{first.table}.{first.column}") for name, first in groups.items()),
+        "ends": tuple(name for name, each in at.items() if each in compared.ends),
+        "within": next((name for name, each in at.items() if each in compared.within), ""),
+    }
 
 
 def deployed_statements(operations: EnvironmentService) -> tuple[BenchStatement, ...]:

@@ -21,6 +21,9 @@ REQUEST = BenchRequest(
     sources=(
         BenchSource(SOURCE, "/l", "json", (("id", "bigint"),), {"header": "true"}, "/s", "at", (("x", True, ("y",)),)),
     ),
+    static=(
+        BenchSource(A, "/s", "csv", (("id", "bigint"),), joined=(("id", "source.id"),), ends=("to_at",), within="at"),
+    ),
 )
 RESULT = BenchResult(
     kind="latency",

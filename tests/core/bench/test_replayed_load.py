@@ -3,8 +3,15 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.bench.made_up_sample import made_up_sample
-from core.bench.replayed_load import ReplayedLoad, SourceSample, event_column, key_columns
+from core.bench.made_up_sample import ComparedInSource, made_up_sample
+from core.bench.replayed_load import (
+    ReplayedLoad,
+    SourceSample,
+    begun_at,
+    event_column,
+    joined_values,
+    key_columns,
+)
 from core.model.names import TableName
 
 ORDERS, PAYMENTS = TableName("orders"), TableName("payments")
@@ -108,3 +115,62 @@ def test_the_event_column_is_the_nearest_watermark_or_the_first_timestamp() -> N
 def test_lateness_is_that_of_the_sample_in_its_order() -> None:
     assert load().lateness_s() == 4.0
     assert ReplayedLoad({PAYMENTS: SAMPLES[PAYMENTS]}, KEYS).lateness_s() == 0.0
+
+
+CLIENTS = TableName("clients")
+
+
+def clients(*values: object, made_up: bool = False) -> SourceSample:
+    """Return a static side whose column `no` has values."""
+    return SourceSample(CLIENTS, (("no", "string"),), tuple({"no": value} for value in values), made_up=made_up)
+
+
+def joined(column: str, side: SourceSample, *, cycles: int = 1) -> list[object]:
+    """Return what a column of the orders is in each row, if it is joined with that of a static side."""
+    groups = {(ORDERS, column): "g", (CLIENTS, "no"): "g"}
+    made = ReplayedLoad(SAMPLES, KEYS, joined=joined_values(tuple(SAMPLES.values()), [side], groups, KEYS))
+    return [row[column] for row in made.rows(ORDERS, 0, 40 * cycles, at_s=0, spread_s=0)]
+
+
+def test_keys_that_are_joined_with_a_static_side_move_on_through_its_values() -> None:
+    side = clients(*range(1, 101))
+    assert joined("id", side, cycles=2) == list(range(1, 81))
+    assert joined("id", side, cycles=3)[80:] == [*range(81, 101), *range(1, 21)]
+
+
+def test_other_joined_columns_keep_the_values_that_find_a_match() -> None:
+    side = clients(3, 2, 1, 0, -5)
+    assert joined("client", side, cycles=2) == [row["client"] for row in ORDER_ROWS] * 2
+
+
+def test_values_without_a_match_are_those_of_the_sample_unless_none_has_one_or_rows_are_made_up() -> None:
+    assert set(joined("client", clients(0, 1))) == {0, 1, 2, 3}
+    assert set(joined("client", clients(7, 8))) == {7, 8}
+    assert set(joined("client", clients(0, 1, made_up=True))) == {0, 1}
+    assert joined("id", clients("x")) == [row["id"] for row in ORDER_ROWS], "text is no whole number"
+
+
+def test_columns_that_together_are_joined_with_a_static_side_stay_together() -> None:
+    side = SourceSample(CLIENTS, (("a", "bigint"), ("b", "int")), tuple({"a": n, "b": n % 4} for n in range(1, 200)))
+    groups = {(ORDERS, "id"): "a", (CLIENTS, "a"): "a", (ORDERS, "client"): "b", (CLIENTS, "b"): "b"}
+    made = ReplayedLoad(SAMPLES, KEYS, joined=joined_values(tuple(SAMPLES.values()), [side], groups, KEYS))
+    rows = made.rows(ORDERS, 0, 120, at_s=0, spread_s=0)
+    assert {(row["id"], row["client"]) for row in rows} <= {(row["a"], row["b"]) for row in side.rows}
+
+
+def test_documents_in_text_are_no_keys() -> None:
+    rows = tuple({"_content": f"text {n}", "body": f'{{"n": {n}}}', "id": f"{n}"} for n in range(20))
+    sample = SourceSample(ORDERS, (("_content", "string"), ("body", "string"), ("id", "string")), rows)
+    assert key_columns([sample]) == {(ORDERS, "id")}
+
+
+def test_made_up_rows_of_a_static_side_match_by_texts_and_by_times() -> None:
+    kinds = (("code", "string"), ("product", "bigint"), ("since", "timestamp"), ("until", "timestamp"))
+    of = ComparedInSource({"code": "kind", "product": "product"}, ("until",), static=True, spaced=True)
+    side = made_up_sample(CLIENTS, kinds, {}, event_column="since", compared=of)
+    mine = made_up_sample(ORDERS, (("kind", "string"),), {}, event_column="", compared=ComparedInSource())
+    assert {row["kind"] for row in mine.rows} <= {row["code"] for row in side.rows}
+    assert len({row["product"] for row in side.rows}) == len(side.rows)
+    begun = begun_at(side.rows, "since", BEGIN)
+    assert [row["since"] for row in begun[:3]] == [at(0), at(10), at(20)]
+    assert all(row["until"] > row["since"] for row in begun)  # type: ignore[operator]  # Datetimes.

@@ -28,6 +28,11 @@ def test_one_reading_says_nothing(found: list[ProcessReading]) -> None:
     assert use_of(Part.SERVER, found, since=10) is None
 
 
+def test_a_phase_of_less_than_a_second_has_memory_and_no_cpu() -> None:
+    found = list(use_figures([reading(10, 0.0, 5), reading(10.5, 0.0, 5)], "load", 1, since=10))
+    assert [(str(each.kind), each.value) for each in found] == [("server memory", 5.0)]
+
+
 def test_figures_have_phase_and_repetition() -> None:
     found = list(use_figures([reading(10, 0.0, 5), reading(12, 1.0, 5)], "load", 2, since=10))
     assert [(str(each.kind), each.phase, each.repetition, each.value) for each in found] == [

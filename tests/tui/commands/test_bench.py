@@ -109,7 +109,8 @@ def test_a_latency_shows_both_phases_with_stages_and_what_did_not_arrive(
         "latency of p, with the settings of dev, commit 0123456789ab, with changes that are not committed",
         "2 cores, 8.6 GB memory, Java 21, Spark 4.2.0, ext4 disk, load 0.5",
         "idle, one probe after another:",
-        "a landed 2.0 s 40 s 40 s 2.5 s 0.5 s 1.5 s 0.0 s 4 of 6",
+        "a landed 2.0 s - - 2.5 s 0.5 s 1.5 s 0.0 s 4 of 6",
+        "P95 and P99 need 10 inputs, and there are 4: more --probes give more",
         "a: 2 inputs of landed wrote no rows",
         "a landed 0.5 s 1.5 s 0.0 s",
         "note: a note",
@@ -243,7 +244,8 @@ def test_scalability_says_its_cost_and_shows_every_point(
     for line in (
         "scale of p, with the settings of dev, commit 0123456789ab, with changes that are not committed",
         "COPIES STATEMENTS P50 P95 P99 WAITS BATCHES WATERMARKS N",
-        "4 4 6.0 s 7.0 s 7.0 s 0.5 s 1.5 s - 3",
+        "4 4 6.0 s - - 0.5 s 1.5 s - 3",
+        "P95 and P99 need 10 inputs, and there are 3: a longer --window gives more",
         "COPIES SERVER CPU SERVER MEMORY AGENT CPU AGENT MEMORY",
         "4 1.00 500 MB 0.01 200 MB",
     ):

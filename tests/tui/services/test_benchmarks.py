@@ -52,6 +52,20 @@ def test_messages_whose_values_are_hidden_are_not_copied(folder: Path, operation
     assert source.sample == ""
 
 
+def test_what_is_joined_with_a_static_side_is_known_of_both(folder: Path, operations: EnvironmentService) -> None:
+    declare(folder, "landed", "id BIGINT, kind STRING, begin_at TIMESTAMP, end_at TIMESTAMP", CHANGES)
+    declare(folder, "side", "no BIGINT, at TIMESTAMP", "USING csv LOCATION 'side'")
+    on = "s.no = l.id AND s.at > l.begin_at AND s.at <= l.end_at"
+    (folder / "pipelines/sources/p/a/sql-scripts/dml.a.sql").write_text(
+        f"INSERT INTO a SELECT l.id, l.kind FROM STREAM landed l JOIN side s ON {on};"
+    )
+    tables = choose_tables(operations, ["a"], [])
+    assert tables.static == ("side",)
+    streamed, static = bench_sources(operations, ["landed", "side"], {}, {}, tables.compared)
+    assert (streamed.joined, streamed.ends, streamed.within) == ((("id", "landed.id"),), ("end_at",), "")
+    assert (static.joined, static.ends, static.within) == ((("no", "landed.id"),), (), "at")
+
+
 def test_files_stand_for_a_database_of_which_no_sample_is_read(folder: Path, operations: EnvironmentService) -> None:
     declare(folder, "landed", "id BIGINT, kind STRING", CHANGES)
     (source,) = bench_sources(operations, [T("landed")], {T("landed"): "/e/landed"}, {})

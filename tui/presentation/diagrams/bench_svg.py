@@ -54,7 +54,7 @@ def bench_svg(result: BenchResult) -> str:
 def _latency(result: BenchResult) -> tuple[list[str], float, float, list[str]]:
     phases = [(words, rows) for phase, words in PHASES.items() if (rows := _known(result, phase))]
     spreads = [each.spread for _, rows in phases for each, _ in rows if each.spread is not None]
-    longest = max((spread.p99 for spread in spreads), default=0.0) or 1.0
+    longest = max((spread.high for spread in spreads), default=0.0) or 1.0
     names = max(len(f"{each.table} from {each.source}") for _, rows in phases for each, _ in rows) * SMALL + 12
     lines, y = [], 0.0
     for words, rows in phases:
@@ -91,11 +91,12 @@ def _bar(latency: Figure, each: dict[FigureKind, Figure], left: float, y: float,
             )
         x += part * scale
     middle = y + THICK / 2
-    end, tail = left + spread.p95 * scale, left + spread.p99 * scale
+    tail = left + spread.high * scale
     yield f'<path class="condition" d="M{x:.1f} {middle:.1f}H{tail:.1f}"/>'
-    for at in (end, tail):
-        yield f'<path class="value" d="M{at:.1f} {y + 2:.1f}V{y + THICK - 2:.1f}"/>'
-    yield _text(tail + 6, y + 10, f"{took(spread.p50)}, {took(spread.p99)}", "small dim")
+    for value in (spread.p95, spread.p99):
+        if value is not None:
+            yield f'<path class="value" d="M{left + value * scale:.1f} {y + 2:.1f}V{y + THICK - 2:.1f}"/>'
+    yield _text(tail + 6, y + 10, f"{took(spread.p50)}, {took(spread.high)}", "small dim")
 
 
 def _startup(result: BenchResult) -> tuple[list[str], float, float, list[str]]:
@@ -141,7 +142,7 @@ def _legend(y: float) -> Iterator[str]:
         yield f'<rect class="{colour}" x="{x:.1f}" y="{y - 9:.1f}" width="12" height="10"/>'
         yield _text(x + 17, y, words, "small dim")
         x += 17 + len(words) * SMALL + 18
-    yield _text(x, y, "bar: p50; strokes: p95, p99", "small dim")
+    yield _text(x, y, "bar: p50; line: to p99, or to the largest of few; strokes: p95, p99", "small dim")
 
 
 def _rates(result: BenchResult) -> tuple[list[str], float, float, list[str]]:

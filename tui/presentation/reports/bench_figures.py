@@ -1,12 +1,14 @@
 """Words for the figures of benchmarks, and the table of CPU and memory that every kind of result has."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 
+from core.bench.quantiles import LEAST, Distribution
 from core.bench.result import BenchResult, FigureKind, by_name
 from core.model.names import whole_number
 from core.text.wording import short_number, short_size
 from tui.presentation.styling.table_layout import format_table
+from tui.presentation.styling.theme import Glyphs
 from tui.presentation.styling.value_formatting import took
 
 BAR = 36
@@ -20,7 +22,8 @@ USE = {
 }
 _MEANS = (
     "CPU: cores in use, in CPU seconds per second. MEMORY: the highest resident",
-    "memory. Both are those of the process with its children.",
+    "memory. Both are those of the process with its children. A phase of less than a",
+    "second has no CPU.",
 )
 
 
@@ -64,6 +67,30 @@ def bars(rows: Sequence[tuple[str, float, str]], full: str) -> list[str]:
 def rate_words(value: float | None) -> str:
     """Format a rate in rows per second; `none` if there is none."""
     return "none" if value is None else f"{short_number(value)}/s"
+
+
+def percentile_cells(spread: Distribution | None) -> list[str]:
+    """Return P50, P95 and P99 as cells of a table; `-` for those that are not known."""
+    known = (spread.p50, spread.p95, spread.p99) if spread is not None else (None, None, None)
+    return [second_words(value) if value is not None else "-" for value in known]
+
+
+def few_lines(spreads: Iterable[Distribution | None], remedy: str) -> list[str]:
+    """Say why percentiles are missing, and how there will be some; empty if there are."""
+    counts = [each.count for each in spreads if each is not None and each.p95 is None]
+    return [f"P95 and P99 need {LEAST} inputs, and there are {min(counts)}: {remedy}", ""] if counts else []
+
+
+def spread_bars(known: Sequence[tuple[str, Distribution]], glyphs: Glyphs) -> list[str]:
+    """Return a bar for each name, up to P50 and then to P99 or, of few inputs, to the largest value."""
+    longest = max((spread.high for _, spread in known), default=0.0) or 1.0
+    width = max((len(name) for name, _ in known), default=0)
+    lines = []
+    for name, spread in known:
+        half, whole = (max(1, round(value / longest * BAR)) for value in (spread.p50, spread.high))
+        drawn = glyphs.full * half + glyphs.rest * (whole - half)
+        lines.append(f"  {name:{width}}  {drawn:{BAR}}  {second_words(spread.p50)}, {second_words(spread.high)}")
+    return lines
 
 
 def second_words(value: float) -> str:

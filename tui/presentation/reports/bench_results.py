@@ -9,7 +9,17 @@ from core.bench.request import BenchKind
 from core.bench.result import BenchResult, Figure, FigureKind, TrialRecord, by_name, spread_of
 from core.bench.scaled_project import Axis
 from core.text.wording import counted
-from tui.presentation.reports.bench_figures import BAR, bars, rate_words, second_words, use_lines, use_values
+from tui.presentation.reports.bench_figures import (
+    BAR,
+    bars,
+    few_lines,
+    percentile_cells,
+    rate_words,
+    second_words,
+    spread_bars,
+    use_lines,
+    use_values,
+)
 from tui.presentation.styling.table_layout import format_table
 from tui.presentation.styling.theme import Glyphs
 from tui.presentation.styling.value_formatting import short_duration, short_size, utc_moment
@@ -131,18 +141,21 @@ def _latency_lines(result: BenchResult, glyphs: Glyphs) -> list[str]:
         cells = [_latency_cells(latency, each) for latency, each in rows]
         lines += [f"{words}:", *format_table(_LATENCY, cells, right=_LATENCY[2:]), ""]
         lines += [*_spread_lines(result, phase), *_missing_lines(rows)]
+        more = "more --probes give more" if phase == "idle" else "a longer --window gives more"
+        lines += few_lines((latency.spread for latency, _ in rows), more)
     for _, words, rows in phases:
         last = format_table(_LAST, list(_stage_cells(rows, dict(result.stages))), right=_LAST[2:])
         lines += [f"stages, {words}:", *last, ""]
     lines += [*_LATENCY_MEANS, "", *use_lines(result, "PHASE", {"idle": "idle", "load": PHASES["load"]})]
     for _, words, rows in phases:
-        lines += [f"{words}: {glyphs.full} p50, {glyphs.rest} p99", *_bars(rows, glyphs), ""]
+        known = [(f"{each.table} from {each.source}", each.spread) for each, _ in rows if each.spread is not None]
+        lines += [f"{words}: {glyphs.full} p50, {glyphs.rest} p99", *spread_bars(known, glyphs), ""]
     return lines
 
 
 def _latency_cells(latency: Figure, each: Mapping[FigureKind, Figure]) -> tuple[str, ...]:
     spread = latency.spread
-    known = [second_words(value) for value in (spread.p50, spread.p95, spread.p99)] if spread else ["-"] * 3
+    known = percentile_cells(spread)
     arrived = spread.count if spread else 0
     count = f"{arrived} of {arrived + latency.missing}" if latency.missing else str(arrived)
     kinds = (FigureKind.EVENT_LATENCY, *_PATH)
@@ -186,16 +199,6 @@ def _missing_lines(rows: Iterable[tuple[Figure, object]]) -> list[str]:
         if latency.missing
     ]
     return [*lines, ""] if lines else []
-
-
-def _bars(rows: Sequence[tuple[Figure, object]], glyphs: Glyphs) -> Iterator[str]:
-    known = [(f"{each.table} from {each.source}", each.spread) for each, _ in rows if each.spread is not None]
-    longest = max((spread.p99 for _, spread in known), default=0.0) or 1.0
-    width = max((len(name) for name, _ in known), default=0)
-    for name, spread in known:
-        half, whole = (max(1, round(value / longest * BAR)) for value in (spread.p50, spread.p99))
-        drawn = glyphs.full * half + glyphs.rest * (whole - half)
-        yield f"  {name:{width}}  {drawn:{BAR}}  {second_words(spread.p50)}, {second_words(spread.p99)}"
 
 
 def startup_values(result: BenchResult, phase: str) -> list[tuple[str, list[float]]]:
@@ -341,15 +344,11 @@ def _scale_lines(result: BenchResult, glyphs: Glyphs) -> list[str]:
     rows = [(point, str(counts[point]), *_scale_cells(each)) for point, each in found.items()]
     head = (title, "STATEMENTS", *_SCALE)
     table = format_table(head, rows, right=head)
-    spreads = [(each[FigureKind.LATENCY], point) for point, each in found.items() if FigureKind.LATENCY in each]
-    longest = max((spread.p99 for each, _ in spreads if (spread := each.spread) is not None), default=0.0) or 1.0
-    lines = [*table, "", *_SCALE_MEANS, "", *use_lines(result, title, {point: point for point in points})]
+    latencies = [(point, known.spread) for point, each in found.items() if (known := each.get(FigureKind.LATENCY))]
+    few = few_lines((spread for _, spread in latencies), "a longer --window gives more")
+    lines = [*table, "", *few, *_SCALE_MEANS, "", *use_lines(result, title, {point: point for point in points})]
     lines.append(f"by {words}: {glyphs.full} p50, {glyphs.rest} p99")
-    for each, point in spreads:
-        if (spread := each.spread) is not None:
-            half, whole = (max(1, round(value / longest * BAR)) for value in (spread.p50, spread.p99))
-            drawn = glyphs.full * half + glyphs.rest * (whole - half)
-            lines.append(f"  {point:>4}  {drawn:{BAR}}  {second_words(spread.p50)}, {second_words(spread.p99)}")
+    lines += spread_bars([(f"{point:>4}", spread) for point, spread in latencies if spread is not None], glyphs)
     return [*lines, "", *_cpu_bars(result, words, points, glyphs)]
 
 
@@ -362,7 +361,7 @@ def whole_figures(result: BenchResult, point: str) -> list[Figure]:
 def _scale_cells(each: Mapping[FigureKind, Figure]) -> tuple[str, ...]:
     latency = each.get(FigureKind.LATENCY)
     spread = latency.spread if latency is not None else None
-    known = [second_words(value) for value in (spread.p50, spread.p95, spread.p99)] if spread else ["-"] * 3
+    known = percentile_cells(spread)
     missing = latency.missing if latency is not None else 0
     arrived = spread.count if spread else 0
     count = f"{arrived} of {arrived + missing}" if missing else str(arrived)
