@@ -98,6 +98,30 @@ class SourceLag:
 
 
 @dataclass(frozen=True, slots=True)
+class StatementFolders:
+    """The folders from which a statement's progress and lag are measured."""
+
+    checkpoint: str
+    sources: Sources
+    table: str
+    """The folder of the table that the statement writes."""
+    format: str
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredFiles:
+    """What was measured from a statement's files."""
+
+    state: CheckpointState | None
+    lag: tuple[SourceLag, ...]
+    """The lag behind each source; empty if it could not be measured."""
+    rows: int | None
+    """Number of rows of the written table, as by `Checkpoints.rows`."""
+    unmeasured: HeadgateError | None = None
+    """Why the lag could not be measured; None if it was."""
+
+
+@dataclass(frozen=True, slots=True)
 class FolderContents:
     """Totals over a table's files: those in its log that still exist or, if it has no log, all files in its folder."""
 
@@ -345,8 +369,12 @@ class Checkpoints(Protocol):
         refuse the credentials.
         """
 
-    def expect_lag(self, of: Iterable[tuple[str, Sources]]) -> None:
-        """Read, all at once, checkpoints in HDFS and offsets of topics that `lag` will need for these sources."""
+    def measure_ahead(self, statements: Iterable[StatementFolders]) -> Mapping[str, MeasuredFiles | Exception]:
+        """Measure the statements with folders in remote stores, several at once, and return the results by checkpoint.
+
+        A store that does not answer within a few seconds yields an error, and does not delay the other results. The
+        offsets of all topics are requested together, so that `lag` finds them for the other statements.
+        """
 
     def lag(self, checkpoint: str, sources: Sources) -> tuple[SourceLag, ...]:
         """Measure how far a running or stopped statement is behind each of its sources."""

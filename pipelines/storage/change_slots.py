@@ -113,7 +113,7 @@ class ChangeSlots:
             return SourceLag(
                 table, 0, 0, rows=None, exact=False, oldest_s=None, missing=True, topics=True, time_left=gone
             )
-        self._known = {key: each for key, each in self._known.items() if key[0] != url or each[0] == end}
+        self._known = {key: each for key, each in tuple(self._known.items()) if key[0] != url or each[0] == end}
         self._known[url, start] = (end, found)
         return replace(found, time_left=left)
 

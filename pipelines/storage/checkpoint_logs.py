@@ -2,22 +2,17 @@
 
 import json
 import time
-from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
 from core.ports.storage import CheckpointState
 from pipelines.storage.file_sources import SETTLED_S
-from pipelines.storage.file_store import LOCAL, FileStatus, FolderEntry, store_of
+from pipelines.storage.file_store import FileStatus, FolderEntry, store_of
 from pipelines.storage.file_stream_logs import newest_batch
 from pipelines.storage.file_system import read_json
 
 OWNER_FILE = "_headgate_owner"
-
-
-AT_ONCE = 8
-"""Number of checkpoints in HDFS that are read at once."""
 
 
 class CheckpointLogs:
@@ -50,17 +45,6 @@ class CheckpointLogs:
             )
         except (ValueError, FileNotFoundError, NotADirectoryError):
             return None
-
-    def read_ahead(self, folders: Iterable[str]) -> None:
-        """Read the checkpoints that are not local, several at once, so that later calls find most of it read."""
-        remote = [folder for folder in folders if store_of(folder) is not LOCAL]
-        if remote:
-            with ThreadPoolExecutor(min(AT_ONCE, len(remote)), thread_name_prefix="checkpoints") as threads:
-                list(threads.map(self._try_state, remote))
-
-    def _try_state(self, folder: str) -> None:
-        with suppress(OSError):
-            self.state(folder)
 
     def forget(self, folder: str) -> None:
         """Forget a checkpoint that was moved away."""

@@ -11,6 +11,7 @@ import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 from core.model.errors import HeadgateError, Refused, TryAgain
@@ -24,6 +25,7 @@ from core.ports.storage import (
     FolderContents,
     FolderTaken,
     LogMark,
+    MeasuredFiles,
     OriginRows,
     Seen,
     SeenFile,
@@ -32,6 +34,7 @@ from core.ports.storage import (
     SourceLag,
     Sources,
     StartPosition,
+    StatementFolders,
     TableFault,
     Upkeep,
     VersionFolders,
@@ -50,8 +53,9 @@ from pipelines.storage.delta_tables import DeltaTables
 from pipelines.storage.file_sources import TABLE_LOG_FOLDER, TABLE_NOTE_FILE
 from pipelines.storage.file_store import LOCAL, missing, store_of
 from pipelines.storage.file_stream_logs import first_gap, local_path, newest_batch
-from pipelines.storage.file_system import reachable, read_json, remove_folder, removed_as_empty, write_json
+from pipelines.storage.file_system import reachable, read_json, remove_folder, removed_as_empty, unreachable, write_json
 from pipelines.storage.kafka_offsets import KafkaOffsets, mark_of_offsets, offsets_of, parsed_offsets
+from pipelines.storage.remote_reads import RemoteReads, Stores
 from pipelines.storage.source_lag import REFRESH_S, SourceLags
 
 LOGS = {"delta": DeltaTables}
@@ -95,6 +99,7 @@ class TableCheckpoints:
         self._histories = BatchHistories(lambda line: mark_of(line) or mark_of_offsets(line))
         self._tables = table_contents.TableFolders()
         self._positions = CheckpointLogs()
+        self._remote = RemoteReads()
 
     def prepare(self, folder: str, note: Mapping[str, Any]) -> None:
         files, run = store_of(folder), str(note.get("run", ""))
@@ -323,13 +328,37 @@ class TableCheckpoints:
 
     # What a statement has read from its sources.
 
-    def expect_lag(self, of: Iterable[tuple[str, Sources]]) -> None:
-        expected = list(of)
-        self._positions.read_ahead(checkpoint for checkpoint, _ in expected)
-        asked = [(checkpoint, source) for checkpoint, sources in expected for source in sources]
-        with suppress(TryAgain):
-            read = [(self.topic_offsets(checkpoint, source), source[2]) for checkpoint, source in asked]
-            self._topics.prefetch((offsets, place) for offsets, place in read if offsets is not None)
+    def measure_ahead(self, statements: Iterable[StatementFolders]) -> Mapping[str, MeasuredFiles | Exception]:
+        stores = {each: _remote_stores(each) for each in statements}
+        self._prefetch_topics(stores)
+        reads = {each: (found, partial(self._measured, each)) for each, found in stores.items() if found}
+        return {
+            each.checkpoint: unreachable(each.checkpoint, found) if isinstance(found, OSError) else found
+            for each, found in self._remote.results(reads).items()
+        }
+
+    def _prefetch_topics(self, statements: Mapping[StatementFolders, Stores]) -> None:
+        reads = {
+            (each.checkpoint, source): (stores, partial(self.topic_offsets, each.checkpoint, source))
+            for each, stores in statements.items()
+            for source in each.sources
+            if table_format(source[3]).topics
+        }
+        offsets = self._remote.results({key: read for key, read in reads.items() if read[0]})
+        for key, (stores, read) in reads.items():
+            with suppress(TryAgain):
+                offsets |= {} if stores else {key: read()}
+        asked = ((found, source[2]) for (_, source), found in offsets.items() if isinstance(found, Mapping))
+        self._topics.prefetch(asked)
+
+    def _measured(self, statement: StatementFolders) -> MeasuredFiles:
+        state, rows = self.read(statement.checkpoint), self.rows(statement.table, statement.format)
+        try:
+            return MeasuredFiles(state, self.lag(statement.checkpoint, statement.sources), rows)
+        except HeadgateError as error:
+            if isinstance(error.__cause__, OSError):
+                raise
+            return MeasuredFiles(state, (), rows, error)
 
     def lag(self, checkpoint: str, sources: Sources) -> tuple[SourceLag, ...]:
         logs = {source: found for source in sources if (found := self._log_of(source[2], source[3]))}
@@ -578,6 +607,11 @@ def _reading(folder: str) -> Iterator[None]:
             yield
         except (ValueError, KeyError, TypeError) as error:
             raise _unreadable(folder, error) from error
+
+
+def _remote_stores(statement: StatementFolders) -> Stores:
+    places = (statement.checkpoint, statement.table, *(source[2] for source in statement.sources))
+    return frozenset(store_of(local_path(place)) for place in places) - {LOCAL}
 
 
 def _unreadable(folder: str, error: Exception) -> TryAgain:

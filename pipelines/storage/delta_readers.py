@@ -5,6 +5,7 @@ therefore examined only once per reader.
 """
 
 import json
+import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -176,6 +177,7 @@ class DeltaReaders:
     """Detects faults that keep streams from continuing. Examines each commit once per reader."""
 
     def __init__(self) -> None:
+        self._lock = threading.Lock()
         self._looked: OrderedDict[tuple[str, DeltaOffset, bool, bool], _Looked] = OrderedDict()
 
     def fault_behind(
@@ -224,10 +226,11 @@ class DeltaReaders:
         return None
 
     def _keep(self, key: tuple[str, DeltaOffset, bool, bool], looked: _Looked) -> None:
-        self._looked[key] = looked
-        self._looked.move_to_end(key)
-        if len(self._looked) > KEPT:
-            self._looked.popitem(last=False)
+        with self._lock:
+            self._looked[key] = looked
+            self._looked.move_to_end(key)
+            if len(self._looked) > KEPT:
+                self._looked.popitem(last=False)
 
 
 def first_without_files(log: DeltaLog, offset: DeltaOffset) -> int | None:

@@ -6,7 +6,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import islice
 
@@ -54,8 +54,9 @@ class DeltaTables:
 
     def __init__(self, *, refresh_s: float = REFRESH_S) -> None:
         self._refresh_s = refresh_s
-        self._lock = threading.RLock()
-        self._logs: OrderedDict[str, tuple[DeltaLog, float]] = OrderedDict()
+        self._lock = threading.Lock()
+        """Guards the mappings, and is never held during a read."""
+        self._logs: OrderedDict[str, _KeptLog] = OrderedDict()
         self._backlogs: OrderedDict[tuple[str, DeltaOffset | None], tuple[int, int, Backlog]] = OrderedDict()
         """Backlogs by (folder, offset), each preceded by the log's `life` and version when it was computed."""
         self._readers = DeltaReaders()
@@ -63,14 +64,15 @@ class DeltaTables:
 
     @contextmanager
     def open(self, folder: str, *, newest: bool = True) -> Iterator[DeltaLog | None]:
-        """Yield a table's log; None if there is no table. Other threads wait until the block ends.
+        """Yield a table's log; None if there is no table. Threads that need the same log wait until the block ends.
 
         With `newest`, the log is refreshed first; without `newest`, it may be up to REFRESH_S seconds old. If the block
         needs commits that the log no longer contains, the rest of the block is skipped without an error.
         """
-        with self._lock, suppress(CommitsGone):
+        kept = self._kept(folder)
+        with kept.lock, suppress(CommitsGone):
             try:
-                log = self._log(folder, newest=newest)
+                log = self._log(kept, newest=newest)
             except NoDeltaLog:
                 log = None
             yield log
@@ -91,7 +93,7 @@ class DeltaTables:
         """Return the offsets of a checkpoint's Delta sources at a batch, by source ordinal; empty if there are none."""
         if batch is None:
             return {}
-        with self._lock, suppress(FileNotFoundError):
+        with suppress(FileNotFoundError):
             known = self._offsets.get(checkpoint)
             if known is None or known[0] != batch:
                 known = self._offsets[checkpoint] = (batch, read_offsets(checkpoint, batch))
@@ -112,10 +114,10 @@ class DeltaTables:
 
         With `vacuumed_by_others`, replaced files may be deleted before the query has read them.
         """
-        now = time.time()
-        with self._lock:
+        now, kept = time.time(), self._kept(folder)
+        with kept.lock:
             try:
-                log = self._log(folder)
+                log = self._log(kept)
                 waits = self._backlog(log, offset)
             except (NoDeltaLog, OtherTable, CommitsGone) as why:
                 kind = Bound.COMMITS_GONE if isinstance(why, CommitsGone) else Bound.SOURCE_GONE
@@ -136,17 +138,21 @@ class DeltaTables:
                 time_left=None if offset is None else _time_left(log, waits, table, now, vacuumed=vacuumed_by_others),
             )
 
-    def _log(self, folder: str, *, newest: bool = False) -> DeltaLog:
-        log, at = self._logs.get(folder) or (DeltaLog(folder), -self._refresh_s)
+    def _kept(self, folder: str) -> "_KeptLog":
+        with self._lock:
+            if (found := self._logs.get(folder)) is None:
+                found = self._logs[folder] = _KeptLog(DeltaLog(folder), -self._refresh_s)
+            self._logs.move_to_end(folder)
+            if len(self._logs) > KEPT_LOGS:
+                self._logs.popitem(last=False)
+            return found
+
+    def _log(self, kept: "_KeptLog", *, newest: bool = False) -> DeltaLog:
         now = time.monotonic()
-        if newest or now - at >= self._refresh_s:
-            log.refresh()
-            at = now
-        self._logs[folder] = (log, at)
-        self._logs.move_to_end(folder)
-        if len(self._logs) > KEPT_LOGS:
-            self._logs.popitem(last=False)
-        return log
+        if newest or now - kept.read_at >= self._refresh_s:
+            kept.log.refresh()
+            kept.read_at = now
+        return kept.log
 
     def _backlog(self, log: DeltaLog, offset: DeltaOffset | None) -> Backlog:
         key = (log.folder, offset)
@@ -155,11 +161,21 @@ class DeltaTables:
             known = backlog(log, offset) if (life, head) != (log.life, log.head) or known is None else known
         else:
             known = extended_backlog(known, head, log, offset)
-        self._backlogs[key] = (log.life, log.head, known)
-        self._backlogs.move_to_end(key)
-        if len(self._backlogs) > KEPT_BACKLOGS:
-            self._backlogs.popitem(last=False)
+        with self._lock:
+            self._backlogs[key] = (log.life, log.head, known)
+            self._backlogs.move_to_end(key)
+            if len(self._backlogs) > KEPT_BACKLOGS:
+                self._backlogs.popitem(last=False)
         return known
+
+
+@dataclass(slots=True)
+class _KeptLog:
+    log: DeltaLog
+    read_at: float
+    """When the log was last refreshed, on the monotonic clock."""
+    lock: threading.RLock = field(default_factory=threading.RLock)
+    """Held by the thread that reads the log or uses what it has read."""
 
 
 def is_there(folder: str) -> bool:

@@ -5,6 +5,7 @@ whole log is read again.
 """
 
 import stat
+import threading
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
@@ -50,16 +51,20 @@ class FileSource:
     def __init__(self, folder: str, format: TableFormat, counter: RowCounter) -> None:
         self.folder = folder
         self.format = format
+        self.lock = threading.Lock()
+        """Held by the thread that reads the source or advances one of its readers."""
         self._files = store_of(folder)
-        self.logged = self._files.is_folder(f"{folder}/{TABLE_LOG_FOLDER}")
-        """Whether a log lists the files. A plain folder gets a log when its first writer starts."""
+        self.logged: bool | None = None
+        """Whether a log lists the files; None before the first refresh. A plain folder gets a log when its first writer
+        starts.
+        """
         self.generation = 0
         """Number of times that everything known was discarded."""
         self.looks = 0
         """Number of refreshes so far."""
         self.newest_at: float | None = None
         self._counter = counter
-        self._readers: list[FileListener] = []
+        self._readers: dict[FileListener, None] = {}
         self._history: Iterator[SourceFile] = iter(())
         self._uncounted: deque[SourceFile] = deque()
         self._rows = 0
@@ -89,12 +94,11 @@ class FileSource:
 
     def listen(self, reader: FileListener) -> None:
         """Register a reader that already knows the current files."""
-        if reader not in self._readers:
-            self._readers.append(reader)
+        self._readers[reader] = None
 
     def unsubscribe(self, reader: FileListener) -> None:
-        if reader in self._readers:
-            self._readers.remove(reader)
+        """Remove a reader. Any thread may call this while another one reads the source."""
+        self._readers.pop(reader, None)
 
     @property
     def is_table(self) -> bool:
@@ -106,10 +110,11 @@ class FileSource:
         try:
             if not self.logged:
                 below = self._files.below(self.folder)
-                if below.is_folder(f"{self.folder}/{TABLE_LOG_FOLDER}"):
+                logged = below.is_folder(f"{self.folder}/{TABLE_LOG_FOLDER}")
+                if logged and self.logged is not None:
                     self._forget()
-                    self.logged = True
-                else:
+                self.logged = logged
+                if not logged:
                     self._list(below, now)
             if self.logged:
                 self._read_log()
@@ -137,7 +142,8 @@ class FileSource:
 
         The result is None for a plain folder, or as long as the rows of some files are uncounted.
         """
-        if not self.logged or not self._identity or self._uncounted or self._take_history():
+        # What was restored belongs to a log, even before the first refresh.
+        if self.logged is False or not self._identity or self._uncounted or self._take_history():
             return None
         return {
             "identity": self._identity,
@@ -166,7 +172,7 @@ class FileSource:
     def _add(self, file: SourceFile) -> None:
         self._uncounted.append(file)
         self.newest_at = file.at if self.newest_at is None else max(self.newest_at, file.at)
-        for reader in self._readers:
+        for reader in tuple(self._readers):
             reader.added(file)
 
     def _forget(self) -> None:
@@ -217,7 +223,7 @@ class FileSource:
                 self._remove(local_path(self._last_path))
 
     def _remove(self, path: str) -> None:
-        for reader in self._readers:
+        for reader in tuple(self._readers):
             reader.removed(path)
 
     def _list(self, below: FolderView, now: float) -> None:

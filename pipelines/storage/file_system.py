@@ -38,14 +38,17 @@ def reachable(folder: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            full = f"the disk under {folder} is full: {error.strerror}"
-            raise TryAgain(full, remedy="free space there") from error
-        summary = f"{folder} cannot be reached: {error.strerror or error}"
-        remedy = "mount it, or let the user of the agent read and write it"
-        if folder.startswith("hdfs://"):
-            remedy = "check the name node, and the rights of the user of the agent"
-        raise TryAgain(summary, remedy=remedy) from error
+        raise unreachable(folder, error) from error
+
+
+def unreachable(folder: str, error: OSError) -> TryAgain:
+    """Convert an error of a call for a folder to TryAgain."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return TryAgain(f"the disk under {folder} is full: {error.strerror}", remedy="free space there")
+    remedy = "mount it, or let the user of the agent read and write it"
+    if folder.startswith("hdfs://"):
+        remedy = "check the name node, and the rights of the user of the agent"
+    return TryAgain(f"{folder} cannot be reached: {error.strerror or error}", remedy=remedy)
 
 
 def is_denied(error: TryAgain) -> bool:

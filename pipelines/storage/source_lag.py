@@ -6,7 +6,7 @@ A file is consumed once a committed batch has read it. The files of a running ba
 import json
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from itertools import zip_longest
 from typing import Any
@@ -34,11 +34,13 @@ class SourceLags:
     """Measures in every round how far statements are behind their sources, reading only the new parts of logs.
 
     Pending files are kept in memory. For consumed files, only a position and totals are kept; `encoded` returns them,
-    to be saved for the agent's next process.
+    to be saved for the agent's next process. Thread-safe: a thread that waits for the store of a source delays only
+    threads that need the same source.
     """
 
     def __init__(self, *, counter: RowCounter | None = None, refresh_s: float = REFRESH_S) -> None:
         self._lock = threading.Lock()
+        """Guards the mappings, and is never held during a read."""
         self._counter = counter or RowCounter()
         self._refresh_s = refresh_s
         self._sources: dict[tuple[str, TableFormat], FileSource] = {}
@@ -59,39 +61,51 @@ class SourceLags:
         """
         with self._lock:
             self._forget_unused(time.monotonic())
-            return tuple(
-                self._measure(checkpoint, consumed.get(ordinal, -1), (ordinal, table, folder.rstrip("/"), format))
-                for ordinal, table, folder, format in sources
-            )
+        return tuple(
+            self._measure(checkpoint, consumed.get(ordinal, -1), (ordinal, table, folder.rstrip("/"), format))
+            for ordinal, table, folder, format in sources
+        )
 
     def rows(self, folder: str, format: str) -> int | None:
         """Return the row count of all files in a source; None if they are not counted yet or cannot be counted."""
         found = table_format(format)
         if not found.counts_rows_exactly:
             return None
-        with self._lock:
+        source = self._source(local_path(folder.rstrip("/")), found)
+        with source.lock:
             try:
-                return self._refreshed_source(local_path(folder.rstrip("/")), found).produced_rows()
+                self._refresh(source)
+                return source.produced_rows()
             except SourceGone:
                 return None
 
     def encoded(self) -> dict[str, str]:
-        """Return positions and totals of sources and backlogs, as JSON by key, for `restore`."""
+        """Return positions and totals of sources and backlogs, as JSON by key, for `restore`.
+
+        A source that another thread reads at the moment is left out, because its store may not answer.
+        """
         with self._lock:
-            sources = {key: encoded for key, source in self._sources.items() if (encoded := source.encoded())}
-            readings = {
-                key: (reading.source, encoded)
-                for key, reading in self._readings.items()
-                if (reading.source.folder, reading.source.format) in sources and (encoded := reading.encoded())
-            }
-            return {
-                f"source {format.name} {folder}": json.dumps(encoded) for (folder, format), encoded in sources.items()
-            } | {
-                f"reading {ordinal} {checkpoint}": json.dumps(
-                    {"folder": source.folder, "format": source.format.name, **encoded}
-                )
-                for (checkpoint, ordinal), (source, encoded) in readings.items()
-            }
+            readings: dict[FileSource, list[tuple[str, int]]] = {source: [] for source in self._sources.values()}
+            for key, reading in self._readings.items():
+                readings[reading.source].append(key)
+        found: dict[str, str] = {}
+        for source, keys in readings.items():
+            if not source.lock.acquire(blocking=False):
+                continue
+            try:
+                if encoded := source.encoded():
+                    found[f"source {source.format.name} {source.folder}"] = json.dumps(encoded)
+                    found |= self._encoded_readings(source, keys)
+            finally:
+                source.lock.release()
+        return found
+
+    def _encoded_readings(self, source: FileSource, keys: Iterable[tuple[str, int]]) -> Iterator[tuple[str, str]]:
+        for checkpoint, ordinal in keys:
+            reading = self._readings.get((checkpoint, ordinal))
+            if reading is not None and reading.source is source and (encoded := reading.encoded()):
+                about = {"folder": source.folder, "format": source.format.name, **encoded}
+                yield f"reading {ordinal} {checkpoint}", json.dumps(about)
 
     def restore(self, encoded: Mapping[str, str]) -> None:
         """Restore the result of `encoded` in a new process.
@@ -119,35 +133,40 @@ class SourceLags:
 
     def _measure(self, checkpoint: str, upto: int, source: tuple[int, TableName, str, str]) -> SourceLag:
         ordinal, table, folder, format = source
-        folder = local_path(folder)
-        key = (checkpoint, ordinal)
-        self._measured[key] = time.monotonic()
-        reading = self._readings.get(key)
-        if reading is not None and (reading.source.folder != folder or not reading.continues(upto)):
-            self._drop(key)
-            reading = None
-        try:
-            found = self._refreshed_source(folder, table_format(format))
-            if reading is None:
-                reading = SourceBacklog(f"{checkpoint}/sources/{ordinal}", found)
-                self._readings[key] = reading
-            reading.advance(upto)
-        except (SourceGone, FileNotFoundError):
-            return _missing(table)
-        if reading.replaced:
-            return _missing(table)
-        return self._position(table, reading)
+        found = self._source(local_path(folder), table_format(format))
+        with found.lock:
+            try:
+                reading = self._reading((checkpoint, ordinal), found, upto)
+                self._refresh(found)
+                reading.advance(upto)
+            except (SourceGone, FileNotFoundError):
+                return _missing(table)
+            return _missing(table) if reading.replaced else self._position(table, reading)
 
-    def _refreshed_source(self, folder: str, format: TableFormat) -> FileSource:
-        key = (folder, format)
-        now = time.monotonic()
-        source = self._sources.get(key)
-        if source is None:
-            source = self._sources[key] = FileSource(*key, self._counter)
+    def _reading(self, key: tuple[str, int], source: FileSource, upto: int) -> "SourceBacklog":
+        known = self._readings.get(key)
+        continues = known is not None and known.source is source and known.continues(upto)
+        with self._lock:
+            self._measured[key] = time.monotonic()
+            if known is None or not continues:
+                if known is not None:
+                    self._drop(key)
+                known = self._readings[key] = SourceBacklog(f"{key[0]}/sources/{key[1]}", source)
+        return known
+
+    def _source(self, folder: str, format: TableFormat) -> FileSource:
+        with self._lock:
+            if (found := self._sources.get((folder, format))) is None:
+                found = self._sources[folder, format] = FileSource(folder, format, self._counter)
+            return found
+
+    def _refresh(self, source: FileSource) -> None:
+        """Read what is new in a source whose lock is held, unless that was done a moment ago."""
+        key, now = (source.folder, source.format), time.monotonic()
         if now - self._refreshed.get(key, -self._refresh_s) >= self._refresh_s:
             source.refresh(time.time())
-            self._refreshed[key] = now
-        return source
+            with self._lock:
+                self._refreshed[key] = now
 
     def _forget_unused(self, now: float) -> None:
         # A backlog that nobody requests would collect all new files of its source.
@@ -165,8 +184,9 @@ class SourceLags:
                 del self._refreshed[place]
 
     def _drop(self, key: tuple[str, int]) -> None:
-        reading = self._readings.pop(key)
-        reading.source.unsubscribe(reading)
+        # Another thread may have dropped it meanwhile.
+        if reading := self._readings.pop(key, None):
+            reading.source.unsubscribe(reading)
 
     def _position(self, table: TableName, reading: "SourceBacklog") -> SourceLag:
         source = reading.source
@@ -203,7 +223,7 @@ class SourceBacklog:
         self.replaced = False
         """Whether the consumed files came from another table in the same folder."""
         self._log = log
-        self._identity = _identity(log)
+        self._identity: tuple[int, int] | None = None
         self._generation = -1
         self._upto = -1
         self._early: dict[str, int] = {}
@@ -258,18 +278,20 @@ class SourceBacklog:
 
     def _begin(self, upto: int) -> None:
         files = self.source.subscribe(self)
-        self._generation = self.source.generation
+        generation = self.source.generation
         self._identity = _identity(self._log)
         self._upto = upto
         self._early.clear()
         consumed = self._consumed(-1, upto)
         # A plain folder has no order, and files read earlier may be gone, so only existing files are kept.
         written = (files, {}) if self.source.logged else (iter(()), {file.path: file for file in files})
-        self.pending, read, matched = _unread(*written, consumed, hold=self.source.logged)
+        self.pending, read, matched = _unread(*written, consumed, hold=bool(self.source.logged))
         # Landed text files may be deleted once read, but the log of a table keeps everything. After a table was
         # deleted, a late task of its stopped writer recreates its folder, empty (seen on 4.2.0).
         keeps_all = self.source.logged or self.source.is_table or self.source.format.keeps_read_files
         self.replaced = bool(read) and keeps_all and not matched
+        # Only now, because a store that fails during the reads above must not leave the backlog incomplete.
+        self._generation = generation
 
     def _consumed(self, after: int, upto: int) -> Iterator[str]:
         return (local_path(str(entry["path"])) for entry in read_source_log(self._log, after, upto))

@@ -1,8 +1,8 @@
 """Measures the lag of many statements in HDFS: `python -m tests.bench.hdfs_lag [STATEMENTS]`, two minutes.
 
-Each statement reads a table of its own with a log of batches; one half of the tables are Delta tables. A round measures
-the lag of every statement and reads its checkpoint, as the agent does. The name node and the data node run on the same
-machine, so the network between agent and HDFS is not included.
+Each statement reads a table of its own with a log of batches; one half of the tables are Delta tables. A round is the
+agent's own: it measures all statements, several at once, each with its checkpoint. The name node and the data node run
+on the same machine, so the network between agent and HDFS is not included.
 """
 
 import json
@@ -16,8 +16,10 @@ from pathlib import Path
 import pytest
 
 from core.model.names import TableName
+from core.ports.storage import MeasuredFiles, StatementFolders
 from pipelines.storage.checkpoints import TableCheckpoints
 from pipelines.storage.file_store import store_of
+from pipelines.storage.remote_reads import RemoteReads
 from tests.support.mini_hdfs import mini_hdfs
 
 BATCHES = 12
@@ -31,6 +33,7 @@ class Statement:
         self.format = "delta" if number % 2 else "json"
         self.files = store_of(root)
         self.source = (0, TableName(f"t{number}"), self.table, self.format)
+        self.folders = StatementFolders(self.checkpoint, (self.source,), f"{root}/tables/s{number}__v1", "parquet")
         self.written = self.read = 0
         self.files.write(f"{self.checkpoint}/metadata", b'{"id":"q"}')
         self.files.write(f"{self.checkpoint}/_headgate_owner", b'{"ledger":"l"}')
@@ -76,13 +79,14 @@ def main() -> None:
     ):
         every = list(threads.map(lambda n: Statement(f"{hdfs.root}/d", n), range(count)))
         files = TableCheckpoints("l", refresh_s=0.0)
+        files._remote = RemoteReads(wait_s=600.0)
 
         def a_round() -> None:
-            files.expect_lag((each.checkpoint, (each.source,)) for each in every)
+            measured = files.measure_ahead(each.folders for each in every)
             for each in every:
-                (found,) = files.lag(each.checkpoint, (each.source,))
-                assert found.files == each.written - each.read, (each.source, found)
-                assert files.read(each.checkpoint) is not None
+                found = measured[each.checkpoint]
+                assert isinstance(found, MeasuredFiles) and found.state is not None, found
+                assert [lag.files for lag in found.lag] == [each.written - each.read], (each.source, found)
 
         print(f"{count} statements")
         print(f"first round           {measured(a_round)}")

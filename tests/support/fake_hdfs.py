@@ -3,7 +3,7 @@
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -35,6 +35,8 @@ class FakeHdfs:
         """Number of bytes of contents that were sent."""
         self.requests: list[str] = []
         """The operation of each request, with its path."""
+        self.before_answer: Callable[[str], object] = lambda path: None
+        """Called in the thread of each request, with its path; the answer is sent once it returns."""
         handler = type("Handler", (_Handler,), {"hdfs": self})
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
         self._server.daemon_threads = True
@@ -90,6 +92,7 @@ class _Handler(BaseHTTPRequestHandler):
         content = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         op = query["op"]
         self.hdfs.requests.append(f"{op} {path}")
+        self.hdfs.before_answer(path)
         try:
             fault = self.hdfs.fault
             if fault is not None and (fault != SAFE_MODE or self.command != "GET"):

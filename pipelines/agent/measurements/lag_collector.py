@@ -21,7 +21,7 @@ from core.model.table_formats import table_format
 from core.observed.time_left import Bound, Left, lost, shortest, time_left_in_files
 from core.observed.versions import Deployment, Measurement
 from core.ports.spark import ReportedQuery
-from core.ports.storage import CheckpointState, SourceLag
+from core.ports.storage import CheckpointState, MeasuredFiles, SourceLag, StatementFolders
 from core.project.data_folder import is_in_hdfs
 from core.sql.statement import TableRead
 from core.text.wording import counted, long_duration
@@ -134,6 +134,8 @@ class LagCollector:
         """Pool and run of the queries of statements that are slow, filled anew in each round."""
         self._unmeasured: set[str] = set()
         """Statements that could not be measured in the last round, so that each failure is logged once."""
+        self._ahead: Mapping[str, MeasuredFiles | Exception] = {}
+        """By checkpoint: what was measured in this round from the files of statements in remote stores."""
 
     def round(self, deployments: tuple[Deployment, ...], queries: tuple[ReportedQuery, ...]) -> None:
         """Measure all deployments once, and write the results to the ledger."""
@@ -149,7 +151,7 @@ class LagCollector:
             for each in _parents_first(deployments)
             if not each.external and (each.active or each.wanted != WantedState.STOPPED)
         ]
-        self._expect_sources(measured_ones, by_version)
+        self._ahead = self._measured_ahead(measured_ones, by_version)
         for deployment in measured_ones:
             query = query_by_name.get(query_name(deployment.table, deployment.version))
             try:
@@ -215,8 +217,8 @@ class LagCollector:
         now = self._agent.clock()
         key = (deployment.table, deployment.version)
         history = self._history.get(key) or self._remember(key, now)
-        found = self._agent.files.read(deployment.checkpoint)
-        positions = self._positions(deployment, by_version, found)
+        files = self._files_of(deployment, by_version)
+        found, positions = files.state, self._positions(deployment, by_version, files)
         lag = total_lag(positions)
         progress = query_progress_from_json(query.progress) if query and query.progress else None
         if query and progress:
@@ -248,7 +250,7 @@ class LagCollector:
             eta_s=judged.eta_s,
             in_rows_s=rates[0] and arriving_s,
             out_rows_s=rates[1],
-            rows_total=self._agent.files.rows(deployment.folder, deployment.format),
+            rows_total=files.rows,
             **_committed(found, progress),
             state_rows=history.state_rows,
             state_bytes=history.state_bytes,
@@ -289,11 +291,14 @@ class LagCollector:
         key = (deployment.table, deployment.version)
         history = self._history.get(key) or MeasurementHistory()
         progress = query_progress_from_json(query.progress) if query and query.progress else None
-        found, rows = None, None
+        found, rows, ahead = None, None, self._ahead.get(deployment.checkpoint)
+        if isinstance(ahead, MeasuredFiles):
+            found, rows = ahead.state, ahead.rows
         # The checkpoint itself may be the reason.
         with suppress(HeadgateError, OSError):
-            found = self._agent.files.read(deployment.checkpoint)
-            rows = self._agent.files.rows(deployment.folder, deployment.format)
+            if ahead is None:
+                found = self._agent.files.read(deployment.checkpoint)
+                rows = self._agent.files.rows(deployment.folder, deployment.format)
         why = error.summary if isinstance(error, HeadgateError) else "the measurement failed, see headgate logs agent"
         return Measurement(
             *key,
@@ -309,30 +314,41 @@ class LagCollector:
             fastest_rows_s=history.fastest_rows_s,
         )
 
-    def _expect_sources(
+    def _measured_ahead(
         self, deployments: Iterable[Deployment], by_version: dict[tuple[TableName, int], Deployment]
-    ) -> None:
-        """Request in one go the topic offsets and the checkpoints in HDFS that all statements need."""
-        topics = {key for key, each in by_version.items() if table_format(each.format).topics}
-        found = []
+    ) -> Mapping[str, MeasuredFiles | Exception]:
+        """Measure the files of all statements in remote stores in one go, and request the offsets of all topics."""
+        found: list[StatementFolders] = []
+        unread: dict[str, MeasuredFiles | Exception] = {}
         for each in deployments:
-            of_topics = any((binding.parent, binding.version) in topics for binding in each.bindings)
-            if of_topics or is_in_hdfs(each.checkpoint):
-                with suppress(HeadgateError):
-                    found.append((each.checkpoint, streamed_sources(each, self._reads_of(each), by_version)))
-        if found:
-            self._agent.files.expect_lag(found)
+            read = [of for binding in each.bindings if (of := by_version.get((binding.parent, binding.version)))]
+            remote = any(map(is_in_hdfs, (each.checkpoint, each.folder, *(of.folder for of in read))))
+            if remote or any(table_format(of.format).topics for of in read):
+                try:
+                    sources = streamed_sources(each, self._reads_of(each), by_version)
+                    found.append(StatementFolders(each.checkpoint, sources, each.folder, each.format))
+                except HeadgateError as error:
+                    unread[each.checkpoint] = error
+        return {**self._agent.files.measure_ahead(found), **unread} if found else unread
+
+    def _files_of(self, deployment: Deployment, by_version: dict[tuple[TableName, int], Deployment]) -> MeasuredFiles:
+        """Return what was measured ahead or, for a statement with local files only, measure its files now."""
+        ahead = self._ahead.get(deployment.checkpoint)
+        fault = ahead.unmeasured if isinstance(ahead, MeasuredFiles) else ahead
+        if fault is not None:
+            raise fault
+        if isinstance(ahead, MeasuredFiles):
+            return ahead
+        files = self._agent.files
+        found = files.read(deployment.checkpoint)
+        lag = files.lag(deployment.checkpoint, streamed_sources(deployment, self._reads_of(deployment), by_version))
+        return MeasuredFiles(found, lag, files.rows(deployment.folder, deployment.format))
 
     def _positions(
-        self,
-        deployment: Deployment,
-        by_version: dict[tuple[TableName, int], Deployment],
-        state: CheckpointState | None,
+        self, deployment: Deployment, by_version: dict[tuple[TableName, int], Deployment], files: MeasuredFiles
     ) -> tuple[SourceLag, ...]:
-        sources = streamed_sources(deployment, self._reads_of(deployment), by_version)
-        begun = state is not None and state.batch is not None
-        found = self._agent.files.lag(deployment.checkpoint, sources)
-        return tuple(self._with_time_left(deployment, each, by_version, begun=begun) for each in found)
+        begun = files.state is not None and files.state.batch is not None
+        return tuple(self._with_time_left(deployment, each, by_version, begun=begun) for each in files.lag)
 
     def _with_time_left(
         self, deployment: Deployment, position: SourceLag, by_version: _ByVersion, *, begun: bool

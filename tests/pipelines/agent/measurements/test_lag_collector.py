@@ -1,6 +1,6 @@
 """Measuring lag: the results of a round, and what remains of earlier rounds."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
@@ -16,7 +16,7 @@ from core.model.names import TableName
 from core.observed.time_left import Bound, Left, TimeLeft, lost, time_left_from_json, time_left_of
 from core.observed.versions import Binding, Deployment
 from core.ports.spark import ReportedQuery
-from core.ports.storage import CheckpointState, SourceLag
+from core.ports.storage import CheckpointState, MeasuredFiles, SourceLag, StatementFolders
 from core.project.revision import RevisionTexts
 from core.text.sentence import Fact
 from pipelines.agent.context import AgentContext
@@ -103,6 +103,38 @@ def test_a_statement_whose_source_does_not_answer_keeps_its_batch_and_says_why(m
     (found,) = (each for each in measured.ledger.measurements() if each.table == A)
     assert (found.lag_rows, found.why_unmeasured) == (None, "no broker of a:9092 answers")
     assert found.batch == 1
+
+
+def test_a_statement_in_a_store_that_does_not_answer_is_not_read_again_and_delays_no_other(
+    measured: AgentContext,
+) -> None:
+    remote = "hdfs://one:8020/checkpoints/b__v1"
+    (local,) = (each for each in measured.ledger.deployments() if each.table == A)
+    texts = RevisionTexts("d", SQL.replace("INTO a", "INTO b"), "")
+    other = replace(local, table=TableName("b"), revision="s", texts=texts, checkpoint=remote, checkpoint_id="d")
+    measured.ledger.put_deployment(other)
+
+    class Frozen(Files):
+        ahead: object = TryAgain(f"{remote} cannot be reached: no answer within 5 s")
+
+        def measure_ahead(self, statements: Iterable[StatementFolders]) -> dict[str, object]:
+            return {each.checkpoint: self.ahead for each in statements}
+
+        def read(self, folder: str) -> CheckpointState:
+            assert folder != remote
+            return super().read(folder)
+
+    measured.files = files = Frozen()  # type: ignore[assignment]
+    measurer = LagCollector(measured)
+    for ahead, lag, why in (
+        (files.ahead, None, f"{remote} cannot be reached: no answer within 5 s"),
+        (MeasuredFiles(CheckpointState("c", "ledger", 7), (SourceLag(LANDED, 3, 9, 30, True, 5.0),), None), 30, ""),
+    ):
+        files.ahead = ahead
+        rounds(measured, measurer, 1)
+        found = {each.table: each for each in measured.ledger.measurements()}
+        assert (found[TableName("b")].lag_rows, found[TableName("b")].why_unmeasured or "") == (lag, why)
+        assert found[A].lag_rows is not None
 
 
 def test_a_new_agent_does_not_judge_a_stopped_statement_by_earlier_measurements(measured: AgentContext) -> None:

@@ -208,7 +208,8 @@ def test_small_files_and_the_log_since_its_checkpoint_are_counted_once_for_each_
         written.commit(1, removes=(small,))
     found = files.contents(str(tmp_path / "t"), "delta")
     assert found is not None and (found.files, found.small_files, found.log_entries) == (4, 3, 5)
-    assert large in {file.path for file in DeltaTables()._log(str(tmp_path / "t/delta")).files_at(4)}
+    with DeltaTables().open(str(tmp_path / "t/delta")) as log:
+        assert log is not None and large in {file.path for file in log.files_at(4)}
 
 
 def test_a_log_that_is_far_behind_its_checkpoint_has_a_length_and_no_size(
