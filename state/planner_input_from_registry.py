@@ -5,7 +5,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from core.model.names import TableName, physical_name
-from core.model.states import State, WantedState
+from core.model.states import PoolState, State, WantedState
 from core.observed.planner_input import ObservedDeployment, ObservedPool, OpenTicket, OtherVersion
 from core.observed.table_statistics import TableStatistics
 from core.observed.versions import Deployment, serving_version
@@ -15,6 +15,9 @@ from state.row_types import EnvironmentRow
 IN_SERVICE = frozenset({State.STARTING, State.RUNNING, State.DEGRADED, State.STOPPING, State.PENDING})
 """States in which a version that is not serving counts as running."""
 
+
+UNFIT = frozenset({PoolState.SILENT, PoolState.DEGRADED, PoolState.DOWN, PoolState.FAILED})
+"""States in which a pool cannot run more statements."""
 
 NOT_MEASURED: Mapping[tuple[TableName, int], TableStatistics] = MappingProxyType({})
 NONE: Mapping[TableName, int] = MappingProxyType({})
@@ -60,7 +63,10 @@ def observe_pools(facts: EnvironmentRow) -> dict[str, ObservedPool]:
     """Return what is known of each of several pools, by name; empty for an environment with one pool."""
     if len(facts.pools) == 1 and not facts.pools[0].place:
         return {}
-    return {pool.name: ObservedPool(pool.cordoned_at is not None, pool.engine) for pool in facts.pools}
+    return {
+        pool.name: ObservedPool(pool.cordoned_at is not None, pool.engine, pool.state if pool.state in UNFIT else "")
+        for pool in facts.pools
+    }
 
 
 def _open_tickets(
@@ -114,7 +120,7 @@ def _observe(
         served_by=serving.served_by if serving.active else "",
         former=next((_other(d) for d in others if serving.active and d.version == serving.served_before), None),
         runs_on=tuple(
-            OtherVersion(d.version, bindings=d.bindings)
+            OtherVersion(d.version, bindings=d.bindings, pool=_pool(d))
             for d in sorted(others, key=lambda d: -d.version)
             if d.served_at is not None and d.version != serving.served_before and d.wanted == WantedState.RUNNING
         ),
@@ -127,6 +133,7 @@ def _observe(
         rows_before=bool(serving.before_ddl),
         statistics=statistics.get((serving.table, serving.version)),
         replaced_ddl=tuple(sorted((d.version, d.texts.ddl) for d in others if d.served_at is not None)),
+        trigger=serving.trigger,
     )
 
 
@@ -147,7 +154,12 @@ def _other(d: Deployment) -> OtherVersion:
         texts=d.texts,
         trigger=d.trigger,
         drop_after=d.drop_after,
+        pool=_pool(d),
     )
+
+
+def _pool(d: Deployment) -> str:
+    return d.pool.name if d.pool is not None else ""
 
 
 def _in_trash(every: list[Deployment], now: float) -> OtherVersion | None:

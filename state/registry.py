@@ -97,6 +97,12 @@ class RegistryReads(LedgerReads):
             WHERE drop_after IS NULL AND NOT external AND pool IS NOT NULL"""
         return {(table, version): name for table, version, name in self._values(sql)}
 
+    def declared_resources(self) -> dict[tuple[TableName, int], str]:
+        """Return the yml of each version that declares `resources`."""
+        sql = """SELECT "table", version, json_extract(texts, '$.yml') FROM deployment JOIN revision USING (revision)
+            WHERE drop_after IS NULL AND NOT external AND instr(texts, 'resources:')"""
+        return {(table, version): yml for table, version, yml in self._values(sql)}
+
     def registered_since(self, change: int) -> tuple[int, tuple[Deployment, ...]]:
         """Return the latest change number, and the versions changed after number `change`, including deleted ones."""
         # The number is read first, as in `changed_since`.
@@ -249,7 +255,8 @@ class RegistryWrites(RegistryReads, LedgerWrites):
             marks = ", ".join("?" * len(places))
             connection.execute(f"DELETE FROM pool WHERE place NOT IN ({marks})", places)
             for n, (place, pool) in enumerate(declared):
-                row = PoolRow(place, n, pool.name, declared=recorded_pool(pool), most=pool.statements)
+                declared_pool = replace(recorded_pool(pool), capacity=pool.capacity, of_class=pool.of_class)
+                row = PoolRow(place, n, pool.name, declared=declared_pool, most=pool.capacity.statements)
                 values = values_by_column(row)
                 columns = ", ".join(values)
                 connection.execute(

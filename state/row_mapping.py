@@ -13,6 +13,7 @@ from core.observed.served_environment import ServedEnvironment
 from core.observed.versions import Binding
 from core.project.model import Pool
 from core.project.naming import Naming, Sources
+from core.project.resources import UNLIMITED, Amounts
 from core.project.revision import RevisionTexts, texts_as_json, texts_from_json
 from core.text.escaping import escape_surrogates
 
@@ -35,7 +36,9 @@ def sqlite_value(value: object) -> Value:
         case RevisionTexts():
             return _json(texts_as_json(value))
         case Pool():
-            return _json({name: getattr(value, name) for name in Pool.RECORDED})
+            of_class = {"of_class": value.of_class} if value.of_class else {}
+            capacity = {"capacity": asdict(value.capacity)} if value.capacity != UNLIMITED else {}
+            return _json({name: getattr(value, name) for name in Pool.RECORDED} | of_class | capacity)
         case ServedEnvironment():
             return _json(asdict(value))
         case tuple() | list():
@@ -114,7 +117,8 @@ def _bindings(text: str) -> tuple[Binding, ...]:
 
 def _pool(text: str) -> Pool:
     found = json.loads(text)
-    return Pool(**{**found, "conf": tuple((key, value) for key, value in found["conf"])})
+    capacity = Amounts(**found.pop("capacity", {}))
+    return Pool(**{**found, "conf": tuple((key, value) for key, value in found["conf"]), "capacity": capacity})
 
 
 def _served(text: str) -> ServedEnvironment:

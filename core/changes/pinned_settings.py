@@ -4,6 +4,7 @@ import re
 from dataclasses import replace
 
 from core.project.model import Pool
+from core.project.resources import UNLIMITED
 
 # Settings in the offset log of a new checkpoint (tested on Spark 4.2.0; OffsetSeqMetadata.relevantSQLConfs): on a
 # restart, the old value silently wins. The header of the log records its format, which does not change either.
@@ -53,12 +54,12 @@ def is_restartable(key: str) -> bool:
 def recorded_pool(pool: Pool) -> Pool:
     """Return a pool as the ledger and plans record it: only settings that can affect rows or state, and no secrets.
 
-    How connections are secured is not recorded either. Pools must be compared in this form. Secret names follow Spark's
-    default of `spark.redaction.regex` (Spark 4.2.0).
+    How connections are secured, capacity and class are not recorded either. Pools must be compared in this form. Secret
+    names follow Spark's default of `spark.redaction.regex` (Spark 4.2.0).
     """
     url = pool.url.partition(";")[0].rstrip("/") if pool.url else pool.url
     conf = tuple(sorted(pair for pair in pool.conf if _is_recorded(pair[0])))
-    return replace(pool, url=url, conf=conf, token=None, tls=False, ca="", statements=None)
+    return replace(pool, url=url, conf=conf, token=None, tls=False, ca="", capacity=UNLIMITED, of_class="")
 
 
 def pool_at_start(now: Pool, before: Pool | None) -> Pool:

@@ -41,6 +41,7 @@ _BESIDE_WIDER_TYPES = frozenset(
 _OUTSIDE_SPARK = (
     "owner", "runbook", "objective", "description", "tags", "reads", "mirror_offsets", "connector", "silence",
     "payload", "protect", "readers", "checks", "compatibility", "state_compatible", "query_name", "pool",
+    "resources",
 )  # fmt: skip
 """Settings that do not affect a statement's query."""
 

@@ -5,6 +5,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import asdict
 from typing import Any
 
 import yaml
@@ -135,11 +136,13 @@ def _pools(given: EntryReader) -> dict[str, ObservedPool]:
     found = {}
     for name, entry in (part.values if part is not None else {}).items():
         known = dict(entry) if isinstance(entry, Mapping) else {"": None}
-        kinds = {"cordoned": bool, "engine": str}
+        kinds = {"cordoned": bool, "engine": str, "unfit": str}
         if isinstance(name, str) and all(type(value) is kinds.get(key) for key, value in known.items()):
-            found[name] = ObservedPool(bool(known.get("cordoned")), str(known.get("engine", "")))
+            found[name] = ObservedPool(
+                bool(known.get("cordoned")), str(known.get("engine", "")), str(known.get("unfit", ""))
+            )
         else:
-            given.wrong(f"pools: {cut(name)} must have only cordoned and engine", "write large: {engine: 4.2.0}")
+            given.wrong(f"pools: {cut(name)} must have only {', '.join(kinds)}", "write large: {engine: 4.2.0}")
     return found
 
 
@@ -159,9 +162,7 @@ def planner_input_as_document(known: PlannerInput, environment: str) -> dict[str
     if known.durations:
         document["durations"] = {key: [took.low, took.high] for key, took in sorted(known.durations.items())}
     if known.pools:
-        document["pools"] = {
-            name: {"cordoned": pool.cordoned, "engine": pool.engine} for name, pool in sorted(known.pools.items())
-        }
+        document["pools"] = {name: asdict(pool) for name, pool in sorted(known.pools.items())}
     document["tables"] = {str(table): entry_as_json(seen) for table, seen in sorted(known.observed.items())}
     return document
 

@@ -196,6 +196,7 @@ def read_entry(table: TableName, entry: Any, problems: list[Problem]) -> Observe
         statistics=_statistics(given),
         replaced_ddl=_replaced_ddl(given),
         overlays=_overlays(given),
+        trigger=given.text("trigger"),
     )
 
 
@@ -375,6 +376,7 @@ def _version(part: EntryReader | None) -> OtherVersion | None:
         trigger=part.text("trigger"),
         drop_after=part.number("drop_after", whole=False),
         outlived=part.wholes("outlived"),
+        pool=part.text("pool"),
     )
 
 

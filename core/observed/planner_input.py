@@ -85,6 +85,8 @@ class OtherVersion:
     """When the files of the version will be deleted, in epoch seconds; None if they are not in the trash."""
     outlived: tuple[int, ...] = ()
     """For a version in the trash, the versions that served after it and whose files are already deleted."""
+    pool: str = ""
+    """Name of the pool in which the version was last started; empty if it is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +168,8 @@ class ObservedDeployment:
     """Pairs (version, DDL) of the existing versions that served before, oldest first."""
     overlays: tuple[tuple[str, int], ...] = ()
     """Overlays that read versions of the table, as (environment, version), sorted."""
+    trigger: str = ""
+    """Interval of the trigger of the serving version, as Spark writes it; empty if unknown."""
 
     @property
     def why_lost(self) -> Sentence | None:
@@ -203,6 +207,8 @@ class ObservedPool:
     """Whether the pool takes no new statements."""
     engine: str = ""
     """Spark version of its server; empty if unknown."""
+    unfit: str = ""
+    """The state in which it cannot run more statements: silent, down, failed or degraded; empty if it can."""
 
 
 @dataclass(frozen=True, slots=True)

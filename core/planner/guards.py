@@ -19,11 +19,13 @@ from core.plan.model import Guard, PlanNode, PlanRefusal, Retention, RetentionKi
 from core.plan.request import EARLIEST, PlanRequest
 from core.planner.context import DeclaredTables, ObservedTables
 from core.planner.folder_guard import judge_folders
+from core.planner.pool_load import loads_after, loads_of, over_capacity, pool_of_version
 from core.planner.promotion import source_conditions
 from core.planner.topic_guard import BEGINS_READING, judge_topics
 from core.planner.warning_and_refusal_kinds import GuardFinding
 from core.policy.roles_and_rules import ALLOW, ASK, DISK_FACTOR, Policy
 from core.project.model import Table
+from core.project.resources import UNLIMITED
 from core.text.sentence import Fact, Sentence
 
 OK, WARN, DENY = "ok", "warn", "deny"
@@ -77,17 +79,16 @@ class GuardInput:
         observed = self.observed
         return len(self.running) + sum(len(observed.deployment(table).retained) for table in observed.tables())
 
-    @cached_property
-    def queries_by_pool(self) -> Counter[str]:
-        """The queries in each pool, like `queries`; older versions count in the pool of the serving one."""
-        found = Counter(map(self.pool_now, self.running))
-        for table in self.observed.tables():
-            found[self.pool_now(table)] += len(self.observed.deployment(table).retained)
-        return found
-
     def pool_now(self, table: TableName) -> str:
         """Return the name of the pool in which a table's serving version runs or was last started."""
         return self.declared.environment.pool_holding(self.observed.deployment(table).pool).name
+
+    def pool_then(self, node: PlanNode) -> str:
+        """Return the name of the pool in which the version of a node runs after the plan."""
+        if node.action in (Action.ROLLBACK, Action.UNDELETE):
+            seen = self.observed.deployment(node.table)
+            return pool_of_version(self.declared.environment, seen, node.version)
+        return self.declared.pool_of(node.table).name
 
     def protects(self, table: TableName) -> bool:
         """True if the table or the whole environment is protected against changes in place."""
@@ -398,10 +399,12 @@ def _pool(case: GuardInput) -> Guard:
     if case.declared.environment.named_pools:
         return _pools(case, begun)
     name = case.declared.environment.pool.name
-    if not begun:
-        return Guard.of("pool", OK, GuardFinding.POOL_UNCHANGED.of(pool=name))
     grows = GuardFinding.POOL_GROWS_FOR_BOTH if case.rebuilt else GuardFinding.POOL_GROWS
-    found = grows.of(statements=len(begun), pool=name)
+    found = grows.of(statements=len(begun), pool=name) if begun else GuardFinding.POOL_UNCHANGED.of(pool=name)
+    if denied := _overfull(case, {name: found}):
+        return Guard.of("pool", DENY, denied[0])
+    if not begun:
+        return Guard.of("pool", OK, found)
     most, most_busy, busy = case.policy.max_statements, case.policy.max_busy_percent, case.headroom.busy
     after = case.queries + len(begun)
     if most is not None and after > most:
@@ -421,40 +424,49 @@ def _pool(case: GuardInput) -> Guard:
     return Guard.of("pool", OK if then <= 1 else WARN, found)
 
 
+def _overfull(case: GuardInput, found: Mapping[str, Finding]) -> list[Finding]:
+    """Return a finding for each pool in `found` that would get more than its capacity.
+
+    `found` maps pools to what grows there.
+    """
+    environment = case.declared.environment
+    if all(pool.capacity == UNLIMITED for pool in environment.pools):
+        return []
+    deployments = case.observed.deployments
+    before = loads_of(environment, deployments.values())
+    after = loads_after(
+        environment, before, observed=deployments, nodes=case.nodes, steps=case.steps, pool_then=case.pool_then
+    )
+    return [
+        GuardFinding.POOL_AT_CAPACITY.of(found=found[pool.name], pool=pool.name, over=over)
+        for pool in environment.pools
+        if (over := over_capacity(pool.capacity, after[pool.name], before[pool.name])) and pool.name in found
+    ]
+
+
 def _pools(case: GuardInput, begun: Sequence[PlanNode]) -> Guard:
     """Judge each pool that gets additional statements by its own capacity, and all together by the policy."""
     moved = [node for node in case.nodes if _moves(node, case)]
-    more = Counter(case.declared.pool_of(node.table).name for node in (*begun, *moved))
+    more, pools = Counter(map(case.pool_then, (*begun, *moved))), case.declared.environment.pools
     where = tuple(_places(case))
-    if not more and where:
-        return Guard.of("pool", OK, GuardFinding.POOLS_GROW.of(pools=where))
-    if not more:
-        names = ", ".join(pool.name for pool in case.declared.environment.pools)
-        return Guard.of("pool", OK, GuardFinding.POOL_UNCHANGED.of(pool=names))
-    left = Counter(case.pool_now(node.table) for node in moved)
-    grows, found = GuardFinding.POOL_GROWS_FOR_BOTH if case.rebuilt else GuardFinding.POOL_GROWS, []
-    denied: list[Finding] = []
-    for pool in case.declared.environment.pools:
-        if not more[pool.name]:
-            continue
-        found.append(grows.of(statements=more[pool.name], pool=pool.name))
-        after = case.queries_by_pool[pool.name] + more[pool.name] - left[pool.name]
-        seen = case.pools.get(pool.name)
-        if seen is not None and seen.cordoned:
-            # A version that served before goes back to where it was.
-            new = [each.table for each in (*begun, *moved) if each.action is not Action.ROLLBACK]
-            taken = tuple(table for table in new if case.declared.pool_of(table).name == pool.name)
-            denied += [GuardFinding.POOL_CORDONED.of(tables=taken, pool=pool.name)] if taken else []
-        elif pool.statements is not None and after > pool.statements:
-            denied.append(
-                GuardFinding.POOL_AT_CAPACITY.of(
-                    found=found[-1], statements=after, pool=pool.name, most=pool.statements
-                )
-            )
+    grows = GuardFinding.POOL_GROWS_FOR_BOTH if case.rebuilt else GuardFinding.POOL_GROWS
+    found = {
+        pool.name: grows.of(statements=more[pool.name], pool=pool.name)
+        if more[pool.name]
+        else GuardFinding.POOL_UNCHANGED.of(pool=pool.name)
+        for pool in pools
+    }
+    denied = list(_into_cordoned(case, (*begun, *moved))) + _overfull(case, found)
     if denied:
         all_of_them = GuardFinding.POOLS_REFUSE.of(reasons=tuple(denied))
         return Guard.of("pool", DENY, denied[0] if len(denied) == 1 else all_of_them)
-    together, most = GuardFinding.POOLS_GROW.of(pools=tuple(found)), case.policy.max_statements
+    if not more and where:
+        return Guard.of("pool", OK, GuardFinding.POOLS_GROW.of(pools=where))
+    if not more:
+        names = ", ".join(pool.name for pool in pools)
+        return Guard.of("pool", OK, GuardFinding.POOL_UNCHANGED.of(pool=names))
+    grown = tuple(found[pool.name] for pool in pools if more[pool.name])
+    together, most = GuardFinding.POOLS_GROW.of(pools=grown), case.policy.max_statements
     after = case.queries + len(begun)
     if most is not None and after > most:
         return Guard.of("pool", DENY, GuardFinding.POOL_FULL.of(found=together, statements=after, most=most))
@@ -464,12 +476,20 @@ def _pools(case: GuardInput, begun: Sequence[PlanNode]) -> Guard:
     return _bounded("pool", GuardFinding.POOL_LOAD_UNKNOWN.of(found=together), unknown=True, limit=limit)
 
 
+def _into_cordoned(case: GuardInput, nodes: Sequence[PlanNode]) -> Iterator[Finding]:
+    for name, seen in case.pools.items():
+        # A version that served before goes back to where it was.
+        new = [each.table for each in nodes if each.action is not Action.ROLLBACK and case.pool_then(each) == name]
+        if seen.cordoned and new:
+            yield GuardFinding.POOL_CORDONED.of(tables=tuple(new), pool=name)
+
+
 def _places(case: GuardInput) -> Iterator[Finding]:
     """Yield for each pool which statements the plan starts there, because their texts may name none."""
     tables: dict[str, list[TableName]] = {pool.name: [] for pool in case.declared.environment.pools}
     for node in case.nodes:
         if node.action in _STARTS and node.version:
-            tables[case.declared.pool_of(node.table).name].append(node.table)
+            tables[case.pool_then(node)].append(node.table)
     return (GuardFinding.RUN_IN.of(tables=tuple(each), pool=pool) for pool, each in tables.items() if each)
 
 
@@ -480,7 +500,7 @@ def _moves(node: PlanNode, case: GuardInput) -> bool:
     """True if a running statement is restarted in another pool."""
     if node.action is not Action.RESTART or node.table not in case.running:
         return False
-    return case.pool_now(node.table) != case.declared.pool_of(node.table).name
+    return case.pool_now(node.table) != case.pool_then(node)
 
 
 def _stopped(case: GuardInput) -> Guard | None:

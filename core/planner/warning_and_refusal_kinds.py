@@ -555,14 +555,14 @@ class GuardFinding(FactKind):
         "plan fewer tables at once, or stop what is not needed",
     )
     POOL_AT_CAPACITY = (
-        "{found}: that makes {statements} there, and {pool} takes {most:statement}",
-        "plan fewer tables at once, name another pool in their yml, or raise statements: of {pool} in headgate.yml",
+        "{found}, which would hold {over:and}",
+        "plan fewer tables at once, name another pool in their yml, or raise capacity: of {pool} in headgate.yml",
     )
     POOL_CORDONED = (
         "{tables:few} would start in {pool}, which is cordoned and takes no new statements",
         "name another pool in their yml, or headgate pool uncordon {pool}",
     )
-    POOLS_REFUSE = "{reasons:;}", "name other pools in their yml, uncordon pools, or raise statements: in headgate.yml"
+    POOLS_REFUSE = "{reasons:;}", "name other pools in their yml, uncordon pools, or raise capacity: in headgate.yml"
     POOLS_GROW = "{pools:;}"
     RUN_IN = "{tables:few} {tables:runs/run} in {pool}"
     POOL_LOAD_UNKNOWN = "{found}; the pool's load is unknown"

@@ -14,6 +14,7 @@ from core.model.secret_references import SecretReference
 from core.model.table_formats import table_format
 from core.policy.roles_and_rules import Policy
 from core.project.naming import DECLARED, OWN_SOURCES, Naming, Sources
+from core.project.resources import UNLIMITED, Amounts, PoolClass
 from core.sql.statement import ParsedStatement, TableDdl
 from core.text.secret_masking import mask_secrets
 
@@ -231,8 +232,10 @@ class Settings:
     """For a job in Python, the hash of older code whose state the code continues; empty if it continues none."""
     query_name: str = ""
     """Name of the query in the metadata columns, as its manifest gives it; empty for the name of the table."""
-    pool: str = ""
-    """Name of the pool in which the statement runs, in environments with several; empty for the default pool."""
+    pool: str | PoolClass = ""
+    """Name or class of the pool in which the statement runs, in environments with several; empty if it names none."""
+    resources: Amounts = UNLIMITED
+    """The cores and memory that the statement declares to need; None for what `core.observed.pool_load` estimates."""
 
     @property
     def outside_readers(self) -> tuple[tuple[str, str], ...]:
@@ -355,10 +358,12 @@ class Pool:
     """Whether connections to the `url` are encrypted, and its certificate is checked."""
     ca: str = ""
     """Absolute path of the certificates that are trusted, as PEM; empty for those that gRPC trusts by itself."""
-    statements: int | None = None
-    """Most statements that may run in the pool at the same time; None for no limit."""
     ui: str = ""
     """URL of Spark's web interface on a server with a `url`, as the agent reaches it; empty if it is not declared."""
+    capacity: Amounts = UNLIMITED
+    """The statements that may run in the pool at the same time, and the cores and memory that they may need."""
+    of_class: str = ""
+    """The class of the pool, which statements may name instead of the pool; empty if it has none."""
 
     @property
     def address(self) -> str:
@@ -390,9 +395,9 @@ LEAST_MIB, MOST_MIB = 512, 4096 * 1024
 _MEMORY = re.compile(r"[1-9][0-9]{0,17}[mgMG]\Z")
 
 
-def is_memory(text: str) -> bool:
-    """True if a text is a size that a heap may have, such as `768m` or `2g`."""
-    return bool(_MEMORY.match(text)) and LEAST_MIB <= mebibytes(text) <= MOST_MIB
+def is_memory(text: str, least_mib: int = LEAST_MIB) -> bool:
+    """True if a text is a size that a heap may have, such as `768m` or `2g`, or another one from `least_mib` on."""
+    return bool(_MEMORY.match(text)) and least_mib <= mebibytes(text) <= MOST_MIB
 
 
 def mebibytes(memory: str) -> int:
@@ -430,6 +435,8 @@ class Environment:
     """Colour of the environment's name, one of `COLOURS`; empty for amber if protected, and no ground otherwise."""
     named_pools: tuple[Pool, ...] = ()
     """The pools that `pools` declares, in order, of which `pool` is the first; empty for one pool without a choice."""
+    spreads: bool = False
+    """Whether statements that name no pool are placed by the planner; otherwise, they run in the default pool."""
 
     @property
     def pools(self) -> tuple[Pool, ...]:
@@ -437,11 +444,24 @@ class Environment:
         return self.named_pools or (self.pool,)
 
     def pool_of(self, settings: Settings) -> Pool:
-        """Return the pool in which a statement with these settings is declared to run.
+        """Return the pool in which a statement with these settings runs unless a plan places it elsewhere.
 
         In an environment with one pool, this is that pool, whatever the settings name.
         """
-        return next((pool for pool in self.named_pools if pool.name == settings.pool), self.pool)
+        wanted = settings.pool
+        if isinstance(wanted, PoolClass):
+            return next((pool for pool in self.named_pools if pool.of_class == wanted.name), self.pool)
+        return next((pool for pool in self.named_pools if pool.name == wanted), self.pool)
+
+    def pools_for(self, settings: Settings) -> tuple[Pool, ...]:
+        """Return the pools among which the planner places a statement with these settings, in order.
+
+        Empty if there is no choice: it names its pool, or names none and the environment does not spread statements.
+        """
+        wanted = settings.pool
+        if isinstance(wanted, PoolClass):
+            return tuple(pool for pool in self.named_pools if pool.of_class == wanted.name)
+        return self.named_pools if self.spreads and not wanted else ()
 
     def pool_holding(self, recorded: Pool | None) -> Pool:
         """Return the pool in which a version is that was last started in the pool `recorded`; None if unknown.

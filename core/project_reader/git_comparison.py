@@ -118,7 +118,9 @@ def _differing_pools(was: Environment, now: Environment) -> Iterator[str]:
 def _differing_in_pool(path: str, was: Pool, now: Pool) -> Iterator[str]:
     conf = dict(was.conf), dict(now.conf)
     yield from (f"{path}.conf.{key}" for key in {**conf[0], **conf[1]} if conf[0].get(key) != conf[1].get(key))
-    yield from (f"{path}.{key}" for key in ("name", "url", "cores", "memory", "statements") if _differ(was, now, key))
+    yield from (f"{path}.{key}" for key in ("name", "url", "cores", "memory", "capacity") if _differ(was, now, key))
+    if was.of_class != now.of_class:
+        yield f"{path}.class"
 
 
 def _differing(was: Environment, now: Environment) -> Iterator[str]:

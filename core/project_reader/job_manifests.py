@@ -13,7 +13,7 @@ import yaml
 from core.model.errors import BadName
 from core.model.names import TableName, parse_table_name
 from core.model.problems import Problem, Where
-from core.project.model import LAYER_FOLDERS, Environment, Layer, place_in_parts
+from core.project.model import LAYER_FOLDERS, Environment, Layer, Pool, place_in_parts
 from core.project_reader.job_files import JobCode
 from core.project_reader.sql_in_yaml import SqlInYaml, sql_in_yaml
 from core.project_reader.table_yml import KEYS
@@ -365,6 +365,16 @@ def _is_null(node: yaml.Node) -> bool:
     return node.tag.endswith(":null")
 
 
+def _pools(section: YamlSection, environment: Environment) -> tuple[Pool, ...]:
+    """Return the pools in which a statement may run."""
+    value = section.value("pool")
+    name = (value.text or "") if value is not None else ""
+    classes = [each.text or "" for _, each in value.pairs or ()] if value is not None else []
+    return tuple(pool for pool in environment.named_pools if name == pool.name or pool.of_class in classes) or (
+        environment.pools
+    )
+
+
 def _check_properties(section: YamlSection, environments: Sequence[Environment]) -> None:
     """Report each property that has no effect: all statements of a pool share its settings."""
     flink = section.section(OF_FLINK)
@@ -378,8 +388,7 @@ def _check_properties(section: YamlSection, environments: Sequence[Environment])
         return
     for key, value in section.pairs(PROPERTIES):
         for each in environments:
-            named = section.text("pool", "") if each.named_pools else ""
-            pools = [pool for pool in each.pools if pool.name == named] or each.pools
+            pools = _pools(section, each)
             if lacking := next((pool for pool in pools if dict(pool.conf).get(key) != value), None):
                 of, path = (f"pool {lacking.name}", f"pools.{lacking.name}") if each.named_pools else ("pool", "pool")
                 # The values may be secret.

@@ -40,7 +40,8 @@ from core.text.wording import did_you_mean
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}\Z")
 _ENVIRONMENT_KEYS = (
-    "data", "protected", "colour", "naming", "sources", "pool", "pools", "objective", "policy", "variables",
+    "data", "protected", "colour", "naming", "sources", "pool", "pools", "placement", "objective", "policy",
+    "variables",
 )  # fmt: skip
 _KEYS = (
     "project", "id", "default_env", "environments", "defaults", "products", "connectors", "variables",
@@ -252,6 +253,7 @@ def _environment(name: str, section: YamlSection, variables: Mapping[str, Declar
         naming=read_naming(section),
         pool=named[0] if named else read_pool(section),
         named_pools=named,
+        spreads=_spreads(section),
         plan_expires_h=policy.number("plan_expires_h", 24.0, most=YEAR_D * 24) if policy else 24.0,
         drop_after_d=policy.number("drop_after_d", 7.0, most=10 * YEAR_D) if policy else 7.0,
         gate_ends_h=policy.number("gate_ends_h", 24.0, most=YEAR_D * 24) if policy else 24.0,
@@ -269,6 +271,15 @@ def _data(section: YamlSection) -> str:
         section.problems.append(Problem(str(fault), str(fault.remedy), section.at("data"), "data"))
         return "data"
     return data
+
+
+def _spreads(section: YamlSection) -> bool:
+    placement = section.text("placement", "default")
+    if placement not in ("default", "spread"):
+        section.wrong("placement", "default or spread", "write placement: spread, or leave it out")
+    if placement == "spread" and "pools" not in section.nodes:
+        section.wrong("placement", "left out without pools", "declare several pools, or remove it")
+    return placement == "spread"
 
 
 def _colour(section: YamlSection) -> str:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from core.model.names import TableName
 from core.model.problems import Problem, in_reading_order
 from core.project.model import Project, Settings, Table
+from core.project.resources import Amounts, PoolClass
 from core.sql.statement import CHANGE_COLUMNS, Column, ParsedStatement, RequiredColumns, TableDdl, TableRead, line_of
 from core.sql.statement_codec import decode_ddl, decode_statements, encode_ddl, encode_statements
 from core.text.wording import did_you_mean
@@ -232,7 +233,14 @@ def _settings_of(values: list[Any]) -> Settings:
     if len(values) != len(fields(Settings)):
         raise ValueError("not the settings of this program")
     found: Any = [_tuples(value) for value in values]
+    if isinstance(found[_POOL], tuple):
+        found[_POOL] = PoolClass(*found[_POOL])
+    found[_RESOURCES] = Amounts(*found[_RESOURCES])
     return Settings(*found)
+
+
+_POOL, _RESOURCES = ([field.name for field in fields(Settings)].index(name) for name in ("pool", "resources"))
+"""Places of the settings that are values of other classes."""
 
 
 def _tuples(value: Any) -> Any:

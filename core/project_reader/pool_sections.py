@@ -20,6 +20,8 @@ from core.project.model import (
     is_loopback,
     is_memory,
 )
+from core.project.resources import UNLIMITED, Amounts
+from core.project_reader.table_yml import read_amounts
 from core.project_reader.yaml_reader import YamlSection, read_yaml
 
 _MASTER = re.compile(rf"{MASTER_SCHEME}(\[[0-9A-Fa-f:]+\]|[A-Za-z0-9._-]+):[1-9][0-9]{{0,4}}\Z")
@@ -87,7 +89,10 @@ def problems_of_pools(manifest: str, environment: str) -> tuple[Problem, ...]:
     return tuple(problems)
 
 
-_POOL_KEYS = ("url", "token", "tls", "ca", "master", "master_ui", "cores", "memory", "conf", "statements", "ui")
+_POOL_KEYS = (
+    "url", "token", "tls", "ca", "master", "master_ui", "cores", "memory", "conf", "statements", "ui",
+    "capacity", "class",
+)  # fmt: skip
 
 
 def _pool(section: YamlSection, name: str) -> Pool:
@@ -111,9 +116,27 @@ def _pool(section: YamlSection, name: str) -> Pool:
         conf=section.pairs("conf"),
         master=master,
         master_ui=page,
-        statements=section.count("statements", example="40"),
+        capacity=_capacity(section),
+        of_class=_class(section),
     )
     return _secured(section, pool)
+
+
+def _capacity(section: YamlSection) -> Amounts:
+    """Read `capacity`, or `statements` as its short form."""
+    if "capacity" not in section.nodes:
+        return Amounts(section.count("statements", example="40"))
+    if "statements" in section.nodes:
+        section.wrong("statements", "left out beside capacity", "write it into capacity: {statements: 40}")
+    return read_amounts(section, "capacity", UNLIMITED, with_statements=True)
+
+
+def _class(section: YamlSection) -> str:
+    name = section.text("class", "")
+    if name and not is_environment_name(name):
+        section.wrong("class", "named with letters, digits, _ and -", "give the class another name")
+        return ""
+    return name
 
 
 _SECURITY_PARAMETERS = {

@@ -7,7 +7,19 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from core.model.problems import Problem, Where
-from core.project.model import APPEND, HIDDEN, SHOWN, UPSERT, Compatibility, Settings
+from core.project.model import (
+    APPEND,
+    HIDDEN,
+    MOST_CORES,
+    MOST_MIB,
+    SHOWN,
+    UPSERT,
+    Compatibility,
+    Settings,
+    is_memory,
+    mebibytes,
+)
+from core.project.resources import UNLIMITED, Amounts, PoolClass, memory_words
 from core.project.variables import REFERENCE
 from core.text.wording import did_you_mean
 
@@ -120,11 +132,6 @@ def read_settings_section(section: "YamlSection", defaults: Settings) -> Setting
         remedy = did_you_mean(reads.lower(), READS) or remedy
         section.wrong("reads", "stream, batch, changes or rows", remedy)
         reads = defaults.reads
-    payload = section.text("payload", defaults.payload)
-    if payload not in (SHOWN, HIDDEN):
-        section.wrong("payload", f"{HIDDEN} or {SHOWN}", f"write payload: {HIDDEN}, or leave it out")
-        # Without this, a misspelt value would reveal the payload that the author meant to hide.
-        payload = HIDDEN
     return Settings(
         trigger=trigger,
         mode=mode,
@@ -142,7 +149,7 @@ def read_settings_section(section: "YamlSection", defaults: Settings) -> Setting
         mirror_offsets=_group(section),
         connector=_connector(section),
         silence=_silence(section),
-        payload=payload,
+        payload=_payload(section, defaults.payload),
         protect=section.flag("protect", defaults.protect),
         readers=_readers(section),
         checks=_checks(section),
@@ -152,8 +159,49 @@ def read_settings_section(section: "YamlSection", defaults: Settings) -> Setting
         requirements=_requirements(section),
         state_compatible=_state_compatible(section),
         query_name=_query_name(section),
-        pool=section.text("pool", defaults.pool),
+        pool=_pool(section, defaults.pool),
+        resources=read_amounts(section, "resources", defaults.resources),
     )
+
+
+def _payload(section: "YamlSection", default: str) -> str:
+    payload = section.text("payload", default)
+    if payload not in (SHOWN, HIDDEN):
+        section.wrong("payload", f"{HIDDEN} or {SHOWN}", f"write payload: {HIDDEN}, or leave it out")
+        # Without this, a misspelt value would reveal the payload that the author meant to hide.
+        return HIDDEN
+    return payload
+
+
+def read_amounts(section: "YamlSection", key: str, default: Amounts, *, with_statements: bool = False) -> Amounts:
+    """Read cores and memory, and also a number of statements, from the mapping under a key, whose parts are optional.
+
+    Parts that are missing or invalid get the default.
+    """
+    below = section.section(key)
+    if below is None:
+        return default
+    below.only(("statements", "cores", "memory") if with_statements else ("cores", "memory"))
+    memory, mib = below.text("memory", ""), default.mib
+    if memory and is_memory(memory, 1):
+        mib = mebibytes(memory)
+    elif memory:
+        below.wrong("memory", f"a size from 1m to {MOST_MIB // 1024}g", "write memory: 512m")
+    statements = below.count("statements", example="40") if with_statements else None
+    return Amounts(statements, below.bound("cores", most=MOST_CORES, example="0.5") or default.cores, mib)
+
+
+def _pool(section: "YamlSection", default: str | PoolClass) -> str | PoolClass:
+    value = section.value("pool")
+    if value is None or value.pairs is None:
+        return section.text("pool", default if isinstance(default, str) else "") or default
+    below = section.section("pool")
+    assert below is not None, "its pairs were read"
+    below.only(("class",))
+    name = below.text("class", "")
+    if not name:
+        below.wrong("class", "the class of some pools", "write pool: {class: NAME}, or pool: NAME")
+    return PoolClass(name) if name else default
 
 
 def _inputs(section: "YamlSection") -> tuple[tuple[str, str], ...]:
@@ -348,6 +396,12 @@ def _line(key: str, value: Any) -> str:
         return f"{key}: [{', '.join(_quoted(item) for item in value)}]\n"
     if key == "objective":
         return f"{key}: {{behind: {_quoted(value)}}}\n"
+    if isinstance(value, PoolClass):
+        return f"{key}: {{class: {_quoted(value.name)}}}\n"
+    if isinstance(value, Amounts):
+        parts = [f"cores: {value.cores:g}"] if value.cores is not None else []
+        parts += [f"memory: {memory_words(value.mib)}"] if value.mib is not None else []
+        return f"{key}: {{{', '.join(parts)}}}\n"
     if isinstance(value, bool):
         return f"{key}: {'true' if value else 'false'}\n"
     return f"{key}: {_quoted(value)}\n"
@@ -367,6 +421,9 @@ def deployed_yml_as_file(yml: str, defaults: Settings) -> str:
         own = getattr(_NOTHING, key)
         left_out = ("trigger", "changes_of") if "mode" in given else ("trigger", "changes_of", "sequence", "deletes")
         if key in given or key in left_out or getattr(defaults, key) == own:
+            continue
+        if own == UNLIMITED:
+            # Without these keys, each part has the project's default, which a revision does not name.
             continue
         value = "[]" if isinstance(own, tuple) else "false" if isinstance(own, bool) else _quoted(own)
         lines.append(f"{key}: {{behind: {value}}}\n" if key == "objective" else f"{key}: {value}\n")

@@ -8,6 +8,7 @@ from core.model.errors import HeadgateError, Refused, UsageError
 from core.model.names import is_environment_name
 from core.observed.spark_work import WorkOfPool
 from core.observed.versions import StatementLine, heartbeat_age_s, is_stale
+from core.project.resources import DIMENSIONS
 from core.text.wording import did_you_mean
 from state.ledger_snapshot import LedgerSnapshot
 from tui.agent_client import agent_process
@@ -15,7 +16,7 @@ from tui.command_line.context import CommandContext
 from tui.command_line.output import stdout_width
 from tui.command_line.statement_output import data_age_line
 from tui.presentation.styling.table_layout import format_table
-from tui.presentation.view.pools import PoolUse, pool_named, uses_of_pools
+from tui.presentation.view.pools import PoolUse, pool_named, pools_with_loads
 from tui.project_folder.environment_selection import has_ledger
 
 
@@ -34,8 +35,7 @@ def pool(context: CommandContext) -> int:
         return drain(context)
     if context.args.subcommand in ("cordon", "uncordon"):
         return _cordon(context, pool_named(snapshot.facts, context.args.name).name)
-    recorded = context.operations.reader.recorded_pools()
-    uses = uses_of_pools(snapshot.facts, recorded, snapshot.statements)
+    uses = pools_with_loads(context.operations.reader, snapshot.facts, snapshot.statements)
     if context.args.subcommand == "show":
         named = pool_named(snapshot.facts, context.args.name)
         return _show(context, next(use for use in uses if use.row is named), snapshot)
@@ -98,15 +98,17 @@ def _list(context: CommandContext, uses: tuple[PoolUse, ...], snapshot: LedgerSn
     if context.output.as_json:
         context.document("headgate.pools/1", age_s=snapshot.age_s, pools=[_as_json(use) for use in uses])
         return 0
-    head = ("POOL", "STATE", "KIND", "WANTED", "RUNNING", "FAILED", "MOST", "ADDRESS")
+    # Columns of what no pool limits are left out.
+    limited = [name for name in DIMENSIONS if any(use.used(name) for use in uses)]
+    right = ("WANTED", "RUNNING", "FAILED", *(_USED[name] for name in limited))
+    head, width = ("POOL", "STATE", "KIND", *right, "ADDRESS"), stdout_width()
     rows = [
         (
             use.row.name, use.state, use.kind, str(use.wanted), str(use.running), str(use.failed),
-            str(use.row.most or ""), use.address,
+            *map(use.used, limited), use.address,
         )
         for use in uses
     ]  # fmt: skip
-    right, width = ("WANTED", "RUNNING", "FAILED", "MOST"), stdout_width()
     printed = format_table(head, rows, right=right)
     if width is not None and max(map(len, printed)) > width:
         printed = format_table(head[:-1], [row[:-1] for row in rows], right=right)
@@ -116,6 +118,10 @@ def _list(context: CommandContext, uses: tuple[PoolUse, ...], snapshot: LedgerSn
         default = uses[0].row.name
         context.output.say(f"default: {default}; the yml of a statement names another one with pool: NAME")
     return 0
+
+
+_USED = {"statements": "USED", "cores": "CORES", "mib": "MEMORY"}
+"""Titles of the columns with what is used of the capacity, by dimension."""
 
 
 def _show(context: CommandContext, use: PoolUse, snapshot: LedgerSnapshot) -> int:
@@ -178,6 +184,12 @@ def _as_json(use: PoolUse) -> dict[str, Any]:
         "address": use.address,
         "cores": declared.cores if declared is not None and not declared.url else None,
         "memory": declared.memory if declared is not None and not declared.url else None,
+        "class": declared.of_class or None if declared is not None else None,
+        "capacity": {
+            name: {"used": getattr(use.load, name), "most": most}
+            for name, most in zip(DIMENSIONS, use.capacity, strict=True)
+            if most is not None
+        },
         "statements": {"wanted": use.wanted, "running": use.running, "failed": use.failed, "most": use.row.most},
         "generation": row.generation,
         "began_at": row.began_at,

@@ -215,10 +215,10 @@ class ConsoleBackend:
 
     def pools(self) -> "tuple[PoolUse, ...]":
         """Return the environment's pools in declared order, with their statements."""
-        from tui.presentation.view.pools import uses_of_pools
+        from tui.presentation.view.pools import pools_with_loads
 
         now = self._service.snapshot()
-        return uses_of_pools(now.facts, self.reader.recorded_pools(), now.statements) if now.facts is not None else ()
+        return pools_with_loads(self.reader, now.facts, now.statements) if now.facts is not None else ()
 
     def pool_work(self, pool: str) -> "WorkOfPool":
         """Return what a pool really does or, if the agent does not answer, why that is not known."""

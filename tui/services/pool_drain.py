@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from core.model.errors import Refused, UsageError
 from core.model.names import TableName
 from core.observed.planner_input import SourceTable
-from core.observed.pool_drain import plan_drain
 from core.observed.versions import Deployment
 from core.plan.request import PlanRequest
+from core.planner.pool_drain import plan_drain
 from core.planner.scope import normal_request
 from core.project.revision import RevisionTexts
 from core.text.sentence import Sentence
@@ -58,7 +58,15 @@ def planned_drain(
     if pool == asked.drains_to:
         raise UsageError(f"{pool} cannot be drained into itself", remedy="name another pool: headgate pool list")
     cordoned = {row.name for row in facts.pools if row.cordoned_at is not None}
-    found = plan_drain(environment, reader.deployments(), pool, to=asked.drains_to, cordoned=cordoned, lost=asked.lost)
+    found = plan_drain(
+        environment,
+        reader.deployments(),
+        pool,
+        to=asked.drains_to,
+        cordoned=cordoned,
+        lost=asked.lost,
+        statistics=reader.table_statistics(),
+    )
     if found.refusals:
         why = "; ".join(map(str, found.refusals))
         raise Refused(

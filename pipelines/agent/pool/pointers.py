@@ -11,8 +11,8 @@ from core.model.actions import StepKind
 from core.model.errors import Busy, EngineRefused, LedgerUnavailable, PoolUnreachable, Refused, TryAgain
 from core.model.events import EventKind
 from core.model.names import TableName, physical_name
-from core.observed.pool_drain import may_run
 from core.observed.versions import Deployment
+from core.planner.pool_load import may_run
 from core.ports.spark import Pointer
 from pipelines.agent.context import READ_CALL_S, WRITE_CALL_S, AgentContext, AgentPool, PoolConnection
 from pipelines.agent.tables.table_identities import pointer_of, register_if_missing

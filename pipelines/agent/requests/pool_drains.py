@@ -7,9 +7,9 @@ from core.model.actions import Action
 from core.model.errors import Refused, Stale
 from core.model.events import EventKind
 from core.model.states import PoolState
-from core.observed.pool_drain import plan_drain
 from core.plan.codec import plan_from_json
 from core.plan.model import Plan, PlanNode
+from core.planner.pool_drain import plan_drain
 from core.project.model import Settings
 from core.project_reader.table_yml import read_settings
 from pipelines.agent.context import AgentContext
@@ -36,7 +36,13 @@ class PoolDrains:
         cordoned = {row.name for row in facts.pools if row.cordoned_at is not None}
         environment = self.agent.layout.environment
         found = plan_drain(
-            environment, deployments, pool.name, to=request.drains_to, cordoned=cordoned, lost=request.lost
+            environment,
+            deployments,
+            pool.name,
+            to=request.drains_to,
+            cordoned=cordoned,
+            lost=request.lost,
+            statistics=self.agent.ledger.table_statistics(),
         )
         if found.refusals:
             why = "; ".join(map(str, found.refusals))

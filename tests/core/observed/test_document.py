@@ -128,7 +128,7 @@ def test_every_value_of_a_table_has_its_key() -> None:
     assert " ".join(FIELD_BY_KEY) == (
         "state revision deployed since version highest_version bindings checkpoint_id checkpoint_ok lost"
         " lost_kind pointer table_id wanted serial retained kept spare served_by former runs_on in_trash tickets begun"
-        " begins_where pool engine begins_after clones rows_before figures replaced_ddl overlays"
+        " begins_where pool engine begins_after clones rows_before figures replaced_ddl overlays trigger"
     )
 
 

@@ -18,6 +18,7 @@ from core.planner.guards import judge_plan
 from core.planner.planner import make_plan
 from core.policy.roles_and_rules import Policy
 from core.project.model import Pool, Project, Settings
+from core.project.resources import Amounts
 from core.project_reader.parse_cache import ParseCache
 from core.sql.statement import TableRead, Watermark
 from tests.support.domain_builders import T, plan, project, running, table
@@ -365,7 +366,7 @@ def test_the_plan_of_a_protected_table_says_it_in_its_guards() -> None:
 
 def of_pools(*most: int | None) -> Project:
     """Return the chain in an environment with pools, each with a capacity; c names the second one."""
-    pools = tuple(Pool(f"p{n}", statements=each) for n, each in enumerate(most))
+    pools = tuple(Pool(f"p{n}", capacity=Amounts(each)) for n, each in enumerate(most))
     dev = replace(CHAIN.environments["dev"], pool=pools[0], named_pools=pools)
     c = replace(CHAIN.tables[T("c")], settings=Settings(pool="p1"))
     return replace(CHAIN, environments={"dev": dev}, tables={**CHAIN.tables, T("c"): c})
@@ -376,9 +377,39 @@ def test_each_pool_is_judged_by_its_own_capacity() -> None:
     assert str(judged(of_pools(None, None), {}, everything)["pool"].summary) == ("a, b run in p0; c runs in p1")
     full = make_plan(of_pools(1, None), "dev", {}, everything).refusals
     assert [str(each.summary) for each in full if each.guard == "pool"] == [
-        "2 additional statements on p0: that makes 2 there, and p0 takes 1 statement"
+        "2 additional statements on p0, which would hold 2 of at most 1 statement"
     ]
     assert judged(of_pools(2, 1), {}, everything)["pool"].verdict == "ok"
+
+
+def test_one_refusal_names_every_dimension_of_every_pool_that_is_too_small() -> None:
+    declared = of_pools(None, None)
+    pools = (Pool("p0", capacity=Amounts(1, 0.75)), Pool("p1", capacity=Amounts(cores=1, mib=128)))
+    declared = replace(
+        declared, environments={"dev": replace(declared.environments["dev"], pool=pools[0], named_pools=pools)}
+    )
+    (refusal,) = make_plan(declared, "dev", {}, PlanRequest(everything=True)).refusals
+    assert str(refusal.summary) == (
+        "2 additional statements on p0, which would hold 2 of at most 1 statement and 1 of at most 0.75 cores; "
+        "1 additional statement on p1, which would hold 256m of at most 128m of memory"
+    )
+    assert "raise capacity:" in str(refusal.remedy)
+
+
+def test_a_statement_that_declares_more_is_judged_though_it_only_restarts() -> None:
+    pool = Pool("local", capacity=Amounts(cores=2))
+    one = project(table("c", "src", settings=Settings(resources=Amounts(cores=4))), src="")
+    one = replace(one, environments={"dev": replace(one.environments["dev"], pool=pool)})
+    seen = running(one)
+    texts = seen[T("c")].deployed
+    assert texts is not None
+    seen[T("c")] = replace(seen[T("c")], deployed=replace(texts, yml='trigger: "10 seconds"\n'))
+    (refusal,) = make_plan(one, "dev", seen, PlanRequest(tables=(T("c"),))).refusals
+    assert str(refusal.summary) == "no additional statements on local, which would hold 4 of at most 2 cores"
+    smaller = replace(
+        one, environments={"dev": replace(one.environments["dev"], pool=replace(pool, capacity=Amounts(1)))}
+    )
+    assert not make_plan(smaller, "dev", seen, PlanRequest(tables=(T("c"),))).refusals
 
 
 def test_a_move_counts_in_the_new_pool_and_no_longer_in_the_old_one() -> None:

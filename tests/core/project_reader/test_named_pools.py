@@ -1,13 +1,21 @@
 """`pools` in headgate.yml, and the pool that a statement names."""
 
+from dataclasses import replace
+
 import pytest
 import small_project
 
+from core.changes.kinds import ChangeKind
+from core.changes.revision_diff import _settings_findings
+from core.model.actions import Action
+from core.model.names import TableName
 from core.model.problems import Problem
-from core.project.model import Pool
+from core.project.model import Pool, Settings
+from core.project.resources import Amounts, PoolClass
 from core.project_reader.git_comparison import _differing
 from core.project_reader.loader import read_project
 from core.project_reader.manifest import Manifest, read_manifest
+from core.project_reader.table_yml import read_settings, settings_as_text
 
 POOLS = "{small: {cores: 2, memory: 2g, statements: 20}, large: {url: 'sc://big:15002'}}"
 
@@ -29,7 +37,7 @@ def test_pools_are_read_in_order_and_the_first_is_the_default() -> None:
     found, problems = manifest(POOLS)
     (dev,) = found.environments
     assert not problems
-    assert dev.pools == (Pool("small", statements=20), Pool("large", "sc://big:15002"))
+    assert dev.pools == (Pool("small", capacity=Amounts(20)), Pool("large", "sc://big:15002"))
     assert dev.pool == dev.pools[0] and [dev.place_of(pool) for pool in dev.pools] == ["small", "large"]
 
 
@@ -48,11 +56,63 @@ def test_one_pool_has_the_home_itself_as_its_place() -> None:
         ("{one: {}}", ", pool: {}", "left out beside pool"),
         ("{one: {name: x}}", "", "name"),
         ("{one: {statements: 0}}", "", "a whole number above 0"),
+        ("{one: {statements: 2, capacity: {cores: 2}}}", "", "left out beside capacity"),
+        ("{one: {capacity: {cores: 0, gpus: 1}}}", "", "a number above 0"),
+        ("{one: {capacity: {cores: 0, gpus: 1}}}", "", "gpus"),
+        ("{one: {capacity: {memory: 2 GB}}}", "", "a size from 1m"),
+        ("{one: {class: 'a b'}}", "", "named with letters"),
+        ("{one: {}}", ", placement: even", "default or spread"),
     ],
 )
 def test_mistakes_are_problems_with_a_remedy(pools: str, more: str, said: str) -> None:
     _, problems = manifest(pools, more)
     assert problems and any(said in each for each in problems), problems
+
+
+def test_capacity_and_class_of_a_pool_are_read() -> None:
+    found, problems = manifest("{a: {capacity: {statements: 9, cores: 1.5, memory: 8g}, class: fast}, b: {}}")
+    assert not problems and found.environments[0].pools[0] == Pool("a", capacity=Amounts(9, 1.5, 8192), of_class="fast")
+    assert not found.environments[0].spreads
+    assert manifest(POOLS, ", placement: spread")[0].environments[0].spreads
+    problems = list[Problem]()
+    read_manifest(small_project.HEAD.replace("dev: {}", "dev: {placement: spread}"), problems)
+    assert ["left out without pools" in each.summary for each in problems] == [True]
+
+
+def test_a_statement_declares_a_class_and_what_it_needs() -> None:
+    pools = "{a: {}, b: {class: fast}, c: {class: fast}}"
+    project, problems = read_project(files("pool: {class: fast}\nresources: {cores: 0.5, memory: 512m}\n", pools))
+    assert project is not None and not problems
+    dev, settings = project.environments["dev"], project.tables[TableName("b")].settings
+    assert (settings.pool, settings.resources) == (PoolClass("fast"), Amounts(cores=0.5, mib=512))
+    assert [pool.name for pool in dev.pools_for(settings)] == ["b", "c"] and dev.pool_of(settings).name == "b"
+    text = settings_as_text(settings)
+    assert "pool: {class: fast}\nresources: {cores: 0.5, memory: 512m}\n" in text
+    assert read_settings(text, "", Settings(), []) == settings
+    assert dev.pools_for(replace(settings, pool="")) == () and dev.pools_for(replace(settings, pool="a")) == ()
+    spread = replace(dev, spreads=True)
+    assert spread.pools_for(replace(settings, pool="")) == dev.pools and spread.pools_for(settings) == dev.pools[1:]
+
+
+@pytest.mark.parametrize(
+    ("yml", "said"),
+    [
+        ("pool: {class: fas}", "dev has no pool of class fas; did you mean fast?"),
+        ("pool: {clas: fast}", "pool.class must be the class of some pools"),
+        ("pool: {class: [a]}", "pool.class"),
+        ("resources: {cores: lots}", "resources.cores must be a number above 0"),
+        ("resources: {statements: 3}", "statements"),
+    ],
+)
+def test_mistakes_of_a_statement_are_problems(yml: str, said: str) -> None:
+    project, problems = read_project(files(yml + "\n", "{a: {}, b: {class: fast}}"))
+    assert project is None and any(said in f"{each.summary}; {each.remedy}" for each in problems), problems
+
+
+def test_resources_are_an_edit_that_restarts_nothing() -> None:
+    assert ChangeKind.DESCRIPTION.definition.action is Action.RECORD
+    edits = _settings_findings(Settings(), Settings(resources=Amounts(cores=1)), external=False)
+    assert [kind for kind, _ in edits] == [ChangeKind.DESCRIPTION]
 
 
 def test_a_name_that_the_environment_lacks_is_a_problem_at_its_line() -> None:

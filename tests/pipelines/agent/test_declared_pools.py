@@ -11,12 +11,13 @@ from core.ipc.environment_paths import EnvironmentPaths
 from core.model.errors import Refused
 from core.model.names import TableName
 from core.project.model import Environment, Pool
+from core.project.resources import Amounts
 from core.project.revision import RevisionTexts
 from pipelines.agent.pool import declared_pools
 from pipelines.agent.pool.declared_pools import declare_pools
 from state.ledger import Ledger, create_or_open
 
-SMALL, LARGE = Pool("small", statements=4), Pool("large", "sc://big:15002")
+SMALL, LARGE = Pool("small", capacity=Amounts(4)), Pool("large", "sc://big:15002")
 TWO = Environment("dev", pool=SMALL, named_pools=(SMALL, LARGE))
 ONE = Environment("dev", pool=Pool("local"))
 
@@ -64,7 +65,7 @@ def test_pools_keep_their_sessions_whatever_their_order(ledger: Ledger, places: 
     declare_pools(ledger, Environment("dev", pool=LARGE, named_pools=(LARGE, SMALL)), places)
     first, second = ledger.facts().pools
     assert (first.name, first.session_id, first.generation, second.name) == ("large", "s2", 3, "small")
-    assert (second.most, second.declared) == (4, Pool("small"))
+    assert (second.most, second.declared) == (4, SMALL)
 
 
 def test_one_pool_keeps_its_session_under_another_name(ledger: Ledger, places: EnvironmentPaths) -> None:

@@ -17,6 +17,7 @@ from core.plan.model import Plan
 from core.plan.request import PlanRequest
 from core.ports.spark import QueryStart
 from core.project.model import Environment, Pool
+from core.project.resources import Amounts
 from pipelines.agent.context import AgentContext, Pools
 from pipelines.agent.deployment_compiler import EnvironmentLayout
 from pipelines.agent.pool.pointers import PointerCheck
@@ -28,7 +29,7 @@ from tests.pipelines.agent.runs import test_run_driver as lane
 from tests.pipelines.agent.runs.test_run_driver import fast_gates  # noqa: F401  # A fixture of every test here.
 
 HEAD = small_project.HEAD.replace("dev: {}", "dev: {pools: {small: {statements: 3}, large: {url: 'sc://big:15002'}}}")
-POOLS = (Pool("small", statements=3), Pool("large", "sc://big:15002"))
+POOLS = (Pool("small", capacity=Amounts(3)), Pool("large", "sc://big:15002"))
 EVERYTHING = PlanRequest(tables=(T("a"), T("b"), T("c")), children="all")
 MOVE = PlanRequest(tables=(T("b"),))
 NONCES = map(str, itertools.count())

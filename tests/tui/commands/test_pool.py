@@ -12,13 +12,15 @@ from ledger_rows import deployment_row
 from core.model.errors import AgentUnreachable
 from core.observed.spark_work import Executor, WorkOfPool
 from core.project.model import Pool
+from core.project.resources import Amounts
+from core.project.revision import RevisionTexts
 from state.ledger import Ledger
 from tui.agent_client import os_processes
 from tui.agent_client.agent_commands import AgentCommands
 from tui.command_line.exit_codes import run_command_line
 from tui.project_folder.environment_selection import SelectedEnvironment
 
-POOLS = [("small", Pool("small", statements=4)), ("large", Pool("large", "sc://big:15002/;x=1"))]
+POOLS = [("small", Pool("small", capacity=Amounts(4))), ("large", Pool("large", "sc://big:15002/;x=1"))]
 
 
 @pytest.fixture
@@ -46,6 +48,21 @@ def test_the_list_counts_what_runs_where(two: Ledger, capsys: pytest.CaptureFixt
     assert found[1]["statements"] == {"wanted": 1, "running": 0, "failed": 1, "most": None}
     assert run_command_line(["pool", "list"]) == 0
     assert "pool large silent: no answer within 5 s" in capsys.readouterr().err
+
+
+def test_the_list_shows_what_is_used_of_each_capacity(ledger: Ledger, capsys: pytest.CaptureFixture[str]) -> None:
+    small, large = Pool("small", capacity=Amounts(4, 1.5, 8192)), Pool("large", "sc://big:15002")
+    ledger.declare_pools([("small", small), ("large", large)])
+    texts = RevisionTexts(ddl="d", dml="q", yml="resources: {cores: 1}\n")
+    ledger.put_deployment(deployment_row("a", pool=small, texts=texts, revision="r1"))
+    ledger.put_deployment(deployment_row("b", pool=small, state="stopped", wanted="stopped"))
+    text = printed(["pool", "list"], capsys)
+    head, first, second = (line.split() for line in text.splitlines())
+    assert head[6:9] == ["USED", "CORES", "MEMORY"] and first[6:9] == ["1/4", "1/1.5", "256m/8g"]
+    assert second[-2:] == ["0", "sc://big:15002"]
+    assert "capacity    1/1.5  256m/8g" in printed(["pool", "show", "small"], capsys)
+    found = json.loads(printed(["pool", "list", "--json"], capsys))["pools"]
+    assert found[0]["capacity"]["cores"] == {"used": 1.0, "most": 1.5} and found[1]["capacity"] == {}
 
 
 def test_the_list_says_that_its_figures_are_old(two: Ledger, capsys: pytest.CaptureFixture[str]) -> None:

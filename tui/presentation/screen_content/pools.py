@@ -25,15 +25,15 @@ STATE_TONES = {
 """Tones of the states of a pool; any other state is bad."""
 
 _COLUMNS = (
-    TableColumn("pool", "POOL", 13),
+    TableColumn("pool", "POOL", 12),
     TableColumn("state", "STATE", 12),
-    TableColumn("kind", "KIND", 8),
+    TableColumn("kind", "KIND", 7),
     TableColumn("wanted", "WANTED", 6, numeric=True),
     TableColumn("running", "RUNNING", 7, numeric=True),
     TableColumn("failed", "FAILED", 6, numeric=True),
-    TableColumn("most", "MOST", 4, numeric=True),
-    TableColumn("cores", "CORES", 5, numeric=True),
-    TableColumn("memory", "MEMORY", 6, numeric=True),
+    TableColumn("statements", "USED", 5, numeric=True),
+    TableColumn("cores", "CORES", 6, numeric=True),
+    TableColumn("memory", "MEMORY", 8, numeric=True),
 )
 _ADDRESS = TableColumn("address", "ADDRESS", 0)
 
@@ -54,9 +54,9 @@ def pool_row(use: PoolUse, width: int) -> Line:
         "wanted": Span(str(use.wanted)),
         "running": Span(str(use.running)),
         "failed": Span(str(use.failed), Tone.BAD if use.failed else Tone.DIM),
-        "most": Span(str(row.most or "")),
-        "cores": Span(str(declared.cores) if declared else ""),
-        "memory": Span(declared.memory if declared else ""),
+        "statements": Span(use.used("statements")),
+        "cores": Span(use.used("cores") or (str(declared.cores) if declared else "")),
+        "memory": Span(use.used("mib") or (declared.memory if declared else "")),
         "address": Span(use.address, Tone.DIM),
     }
     return table_row(cells, pool_columns(width), width)
@@ -87,6 +87,8 @@ def pool_facts(
     began = f"since {clock(row.began_at)}" if row.began_at is not None else ""
     session = (Span(row.session_id), Span(f"session {row.generation} of this pool", Tone.DIM), Span(began, Tone.DIM))
     yield SheetFact("session", session if row.session_id else (Span("none", Tone.DIM),))
+    if used := tuple(use.used(name) for name in ("cores", "mib") if use.used(name)):
+        yield SheetFact("capacity", (*map(Span, used), Span("what statements need, of what they may need", Tone.DIM)))
     capacity = f" of at most {row.most}" if row.most is not None else ""
     failed = Span(f"{use.failed} failed", Tone.BAD if use.failed else Tone.DIM)
     yield SheetFact(

@@ -1,15 +1,21 @@
 """The pools of an environment in words, and the pool of each statement."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from core.model.errors import UsageError
 from core.model.names import TableName, trigger_s
 from core.model.states import PoolState, State, WantedState
 from core.observed.versions import StatementLine
 from core.project.model import Pool
+from core.project.resources import UNLIMITED, Amounts, memory_words
 from core.text.wording import did_you_mean
 from state.row_types import EnvironmentRow, PoolRow
+
+if TYPE_CHECKING:
+    from core.planner.pool_load import Load
+    from state.ledger import LedgerReader
 
 
 def pools_in_words(facts: EnvironmentRow, *, state_when_up: bool = True) -> str:
@@ -44,6 +50,21 @@ class PoolUse:
 
     row: PoolRow
     statements: tuple[StatementLine, ...]
+    load: "Load | None" = None
+    """What its statements need together; None if the pool has no capacity with which it could be compared."""
+
+    @property
+    def capacity(self) -> Amounts:
+        """The capacity of the pool as its agent has read it."""
+        return self.row.declared.capacity if self.row.declared is not None else Amounts(self.row.most)
+
+    def used(self, dimension: str) -> str:
+        """Return the load of the pool and its capacity in one dimension, such as `2.5/4`; empty without a capacity."""
+        most = getattr(self.capacity, dimension)
+        if most is None or self.load is None:
+            return ""
+        now = getattr(self.load, dimension)
+        return f"{memory_words(now)}/{memory_words(most)}" if dimension == "mib" else f"{round(now, 2):g}/{most:g}"
 
     @property
     def wanted(self) -> int:
@@ -93,6 +114,25 @@ class PoolUse:
 
 _LATE_S = 10.0
 """Seconds by which a measurement may be late."""
+
+
+def pools_with_loads(
+    reader: "LedgerReader", facts: EnvironmentRow, lines: Iterable[StatementLine]
+) -> tuple[PoolUse, ...]:
+    """Return the pools in declared order, with their statements and what these need of the capacity."""
+    uses = uses_of_pools(facts, reader.recorded_pools(), lines)
+    if all(use.capacity == UNLIMITED for use in uses):
+        return uses
+    from core.planner.pool_load import NOTHING, may_run, need
+
+    measured = any((use.capacity.cores, use.capacity.mib) != (None, None) for use in uses)
+    statistics, ymls = (reader.table_statistics(), reader.declared_resources()) if measured else ({}, {})
+
+    def load_of(use: PoolUse) -> "Load":
+        keys = [((line.table, line.version), line.trigger) for line in use.statements if may_run(line)]
+        return sum((need(ymls.get(key, ""), every, statistics.get(key)) for key, every in keys), NOTHING)
+
+    return tuple(replace(use, load=load_of(use)) for use in uses)
 
 
 def uses_of_pools(

@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 from ledger_rows import deployment_row
 
-from core.observed.pool_drain import Drain, DrainRefusal, plan_drain
 from core.observed.versions import Deployment
+from core.planner.pool_drain import Drain, DrainRefusal, plan_drain
 from core.project.model import Environment, Pool
+from core.project.resources import Amounts
 
 OLD = Pool("old")
 
@@ -30,8 +31,8 @@ def drained(deployments: list[Deployment], *others: Pool, **more: Any) -> Drain:
     ("others", "to", "wanted"),
     [
         ((Pool("x"), Pool("y")), "", "xyxy"),
-        ((Pool("x", statements=3), Pool("y", statements=2)), "", "xyxy"),
-        ((Pool("x", statements=1), Pool("y")), "", "yyyy"),
+        ((Pool("x", capacity=Amounts(3)), Pool("y", capacity=Amounts(2))), "", "xyxy"),
+        ((Pool("x", capacity=Amounts(1)), Pool("y")), "", "yyyy"),
         ((Pool("x"), Pool("y")), "y", "yyyy"),
     ],
 )
@@ -41,7 +42,7 @@ def test_statements_go_to_where_most_room_is_left(others: tuple[Pool, ...], to: 
 
 
 def test_what_runs_in_a_pool_takes_its_room_and_a_cordoned_one_has_none() -> None:
-    x, y = Pool("x", statements=3), Pool("y", statements=2)
+    x, y = Pool("x", capacity=Amounts(3)), Pool("y", capacity=Amounts(2))
     found = drained([*rows("ab"), *rows("pq", x)], x, y)
     assert dict(found.moves) == {"a": "y", "b": "y"}
     assert [each.kind for each in drained(rows("a"), x, cordoned={"x"}).refusals] == [DrainRefusal.NO_OTHER]
@@ -50,9 +51,9 @@ def test_what_runs_in_a_pool_takes_its_room_and_a_cordoned_one_has_none() -> Non
 def test_every_reason_is_given_at_once() -> None:
     older = deployment_row("a", version=2, pool=OLD, active=False)
     stopping = deployment_row("s", pool=OLD, state="stopping", wanted="stopped")
-    found = drained([*rows("abc"), older, stopping], Pool("x", statements=1))
+    found = drained([*rows("abc"), older, stopping], Pool("x", capacity=Amounts(1)))
     assert [str(each) for each in found.refusals] == [
-        "b, c do not fit: x takes 1 statement and has 0 now, which leaves room for 1 of 3",
+        "b, c do not fit: with b, x would hold 2 of at most 1 statement",
         "a__v2 keeps running there beside the serving version, and a plan moves only that",
         "s__v1 is being stopped there, which is not confirmed",
     ]
@@ -63,7 +64,7 @@ def test_nothing_but_room_keeps_statements_in_a_lost_pool() -> None:
     stopping = deployment_row("s", pool=OLD, state="unknown", wanted="stopped")
     found = drained([*rows("a", state="unknown"), older, stopping], Pool("x"), lost=True)
     assert (dict(found.moves), found.refusals) == ({"a": "x"}, ())
-    full = drained(rows("ab", state="unknown"), Pool("x", statements=1), lost=True)
+    full = drained(rows("ab", state="unknown"), Pool("x", capacity=Amounts(1)), lost=True)
     assert [each.kind for each in full.refusals] == [DrainRefusal.NO_ROOM]
 
 
