@@ -6,6 +6,7 @@ OVERWRITE, replaces what `rename(2)` would replace: a file, or an empty folder (
 
 import errno
 import getpass
+import io
 import json
 import os
 import secrets
@@ -16,9 +17,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
-from typing import Any
+from typing import Any, BinaryIO
 from urllib.parse import quote, urlencode, urlsplit
 
+from pipelines.storage import remote_files
 from pipelines.storage.hdfs_addresses import NameNode, hadoop_settings, name_nodes
 from pipelines.storage.remote_files import RemoteEntry, RemoteFiles, RemoteStatus
 
@@ -69,6 +71,11 @@ class HdfsFiles(RemoteFiles):
         if len(found) == 1 and not found[0]["pathSuffix"]:
             raise NotADirectoryError(errno.ENOTDIR, "Not a directory", folder)
         return [RemoteEntry(each["pathSuffix"], f"{folder}/{each['pathSuffix']}", _status(each)) for each in found]
+
+    def open(self, path: str) -> BinaryIO:
+        # Most files are small, and need no question for their size.
+        content = self.read_part(path, 0, remote_files.WHOLE_BYTES + 1)
+        return io.BytesIO(content) if len(content) <= remote_files.WHOLE_BYTES else super().open(path)
 
     def read(self, path: str) -> bytes:
         with self._data_node("GET", "OPEN", path) as answer:

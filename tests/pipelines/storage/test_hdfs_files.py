@@ -146,6 +146,15 @@ def test_an_error_of_a_data_node_is_no_content(hdfs: FakeHdfs) -> None:
         store_of(hdfs.root).read(f"{hdfs.root}/file")
 
 
+@pytest.mark.parametrize("content", [b"", b"content"])
+def test_a_small_file_is_opened_without_a_question_for_its_size(hdfs: FakeHdfs, content: bytes) -> None:
+    (hdfs.folder / "small").write_bytes(content)
+    with store_of(hdfs.root).open(f"{hdfs.root}/small") as file:
+        assert file.read() == content
+    # The name node names the data node, which sends the content.
+    assert hdfs.requests == ["OPEN /small"] * 2
+
+
 def test_of_a_large_file_only_what_is_read_is_fetched(hdfs: FakeHdfs, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remote_files, "WHOLE_BYTES", 1_000)
     content = bytes(range(256)) * 40
