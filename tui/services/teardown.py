@@ -112,13 +112,18 @@ def still_running(place: SelectedEnvironment) -> list[str]:
 
 
 def find_generator(place: SelectedEnvironment) -> OsProcess | None:
-    """Return the demo's generator, which holds the lock in the data folder; None if it is not running."""
-    lock = Path(place.data, "generator.lock")
+    """Return the demo's generator, which holds the lock in the folder of its events; None if it is not running."""
+    lock = Path(event_folder(place), "generator.lock")
     found = os_processes.lock_holder(str(lock))
     # A status query holds the lock for an instant and writes no pid.
     if found is None or found.pid != os_processes.written_pid(lock):
         return None
     return found if GENERATOR in os_processes.arguments_of(found.pid) else None
+
+
+def event_folder(place: SelectedEnvironment) -> str:
+    """Return the folder in which the demo's generator writes; it is local, even if tables are in HDFS."""
+    return f"{place.folder}/data" if is_in_hdfs(place.data) else place.data
 
 
 def _servers(place: SelectedEnvironment) -> dict[str, OsProcess | None]:

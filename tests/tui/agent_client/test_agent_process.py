@@ -127,6 +127,19 @@ def test_the_generator_is_the_process_that_holds_the_lock_of_its_data_folder(
     assert found is not None and found.pid == pid
 
 
+def test_the_events_of_a_demo_with_tables_in_hdfs_are_in_its_own_folder(
+    place: SelectedEnvironment, home: Path, start: Start
+) -> None:
+    place = replace(place, data="hdfs://one:8020/demo")
+    folder = Path(place.folder, "data")
+    assert teardown.event_folder(place) == str(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    pid = start(HOLDS, str(folder / "generator.lock"), teardown.GENERATOR, "--data", str(folder))
+    (folder / "generator.lock").write_text(str(pid))
+    found = teardown.find_generator(place)
+    assert found is not None and found.pid == pid
+
+
 def test_a_pool_is_known_by_its_start_where_that_was_recorded(
     place: SelectedEnvironment, home: Path, start: Start
 ) -> None:
