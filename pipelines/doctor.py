@@ -69,6 +69,7 @@ from pipelines.storage.change_slots import (
     risk_of_key,
     stray_slots,
 )
+from pipelines.storage.hadoop_settings import use_settings_of_pools
 from pipelines.storage.kafka_connect import fault_of_connector, silence_fault
 from pipelines.storage.kafka_messages import fault_of_columns, sampled_messages
 from pipelines.storage.kafka_offsets import KafkaOffsets
@@ -96,6 +97,8 @@ def main(words: Sequence[str]) -> int:
     for name in ("--inputs", "--known", "--connectors", "--silences", "--drop-slots"):
         parser.add_argument(name, nargs="*", default=())
     args = parser.parse_args(words)
+    if args.inputs or args.delta:
+        use_settings_of_pools(pool.conf for pool, _ in _declared(Path(args.project), args.env, Path(args.home))[1])
     if args.inputs:
         about = {"connectors": args.connectors, "silences": args.silences}
         print(json.dumps({"checks": inputs(Path(args.project), args.data, args.inputs, args.known, **about)}))

@@ -1,13 +1,18 @@
 """The folder of an environment's tables and checkpoints: a local path, or a URI in HDFS.
 
-Headgate relies on atomic renames of folders, which object stores do not have, so data in one is refused.
+Headgate relies on atomic renames of folders, on their identity, and on durable replacements of files, so data in a
+store without them is refused.
 """
 
 import posixpath
 import re
 from collections.abc import Callable
 
+from core.model.file_stores import LOCAL_FILES, OTHER, StoreAbility, store_kind
 from core.text.sentence import Fact, FactKind
+
+NEEDED = (StoreAbility.READ, StoreAbility.RENAME, StoreAbility.IDENTIFY, StoreAbility.REPLACE)
+"""What the store of a data folder must be able to do: versions are put aside and brought back by renames."""
 
 _HDFS = "hdfs://"
 _FOLDER = re.compile(r"hdfs://[\w.-]+(:\d{1,5})?/(?!/)[^?#]*[^?#/]/?\Z")
@@ -20,8 +25,13 @@ class WrongDataFolder(FactKind):
         "{data} names no folder of an HDFS",
         "write data: hdfs://HOST:PORT/FOLDER, with the host and port of the name node or with a name service",
     )
-    OTHER_STORE = (
-        "{data} is in a store whose folders cannot be renamed atomically, or that Headgate cannot read",
+    PATH = "{data} is the URI of a local folder", "write its path as data:"
+    UNABLE = (
+        "{data} is in {store}, which cannot {lacking:and}",
+        "write a local folder or hdfs://HOST:PORT/FOLDER as data:; statements can read external tables in {store}",
+    )
+    UNKNOWN = (
+        "{data} is in a store that Headgate does not know",
         "write a local folder or hdfs://HOST:PORT/FOLDER as data:",
     )
 
@@ -36,7 +46,15 @@ def data_folder_fault(declared: str) -> Fact[WrongDataFolder] | None:
     if is_in_hdfs(declared):
         wrong = not _FOLDER.match(declared) or "/../" in f"{declared}/" or "/./" in f"{declared}/"
         return WrongDataFolder.NO_FOLDER.of(data=declared) if wrong or "//" in declared[len(_HDFS) :] else None
-    return WrongDataFolder.OTHER_STORE.of(data=declared) if "://" in declared else None
+    if "://" not in declared:
+        return None
+    kind = store_kind(declared)
+    if kind is LOCAL_FILES:
+        return WrongDataFolder.PATH.of(data=declared)
+    if kind is OTHER:
+        return WrongDataFolder.UNKNOWN.of(data=declared)
+    lacking = tuple(each for each in NEEDED if each not in kind.abilities)
+    return WrongDataFolder.UNABLE.of(data=declared, store=kind.name, lacking=lacking) if lacking else None
 
 
 def absolute_data_folder(project: str, declared: str, resolve: Callable[[str], str]) -> str:

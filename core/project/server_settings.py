@@ -1,7 +1,9 @@
 """Settings of Spark's servers for streaming statements: those of every server, and those that connectors need."""
 
+import re
 from collections.abc import Iterable, Mapping
 
+from core.model.secret_references import SecretKind, secret_reference
 from core.project.connectors import DELTA, Connector
 
 SERVER_SETTINGS: Mapping[str, str] = {
@@ -52,4 +54,25 @@ def connector_settings(connectors: Iterable[Connector], conf: Mapping[str, str])
         found["spark.sql.extensions"] += f",{own}"
     elif own:
         found["spark.sql.extensions"] = own
-    return found | {key: value for key, value in conf.items() if key != "spark.sql.extensions"}
+    return found | {key: _for_hadoop(value) for key, value in conf.items() if key != "spark.sql.extensions"}
+
+
+_STORE_SECRET = re.compile(
+    r"spark\.hadoop\.fs\.(?:s3a\.(?:bucket\..+\.)?(?:access\.key|secret\.key|session\.token)"
+    r"|azure\.(?:account\.key|sas\.fixed\.token|account\.oauth2\.client\.secret)(?:\..+)?)\Z"
+)
+
+
+def is_exposed_secret(key: str, value: str) -> bool:
+    """True if a setting of a pool contains a key of an object store itself, which the ledger would store.
+
+    A reference to an environment variable is resolved by Hadoop in each process of Spark, and by the agent.
+    """
+    found = secret_reference(value)
+    return bool(_STORE_SECRET.match(key)) and (found is None or found.kind is not SecretKind.VARIABLE)
+
+
+def _for_hadoop(value: str) -> str:
+    """Return a reference to an environment variable as Hadoop writes it; other values are kept."""
+    found = secret_reference(value)
+    return f"${{env.{found.of}}}" if found is not None and found.kind is SecretKind.VARIABLE else value

@@ -21,6 +21,7 @@ from core.project.model import (
     is_memory,
 )
 from core.project.resources import UNLIMITED, Amounts
+from core.project.server_settings import is_exposed_secret
 from core.project_reader.table_yml import read_amounts
 from core.project_reader.yaml_reader import YamlSection, read_yaml
 
@@ -108,12 +109,17 @@ def _pool(section: YamlSection, name: str) -> Pool:
         section.wrong("url", "a Spark Connect address", "write url: sc://host:port")
         url = ""
     master, page = _master(section)
+    conf = section.pairs("conf")
+    for key in (key for key, value in conf if is_exposed_secret(key, value)):
+        # The value is a secret, and must not be in a problem.
+        if (inner := section.section("conf")) is not None:
+            inner.wrong(key, "a reference to a secret", "write ${env:NAME}, a variable where headgate up runs")
     pool = Pool(
         name=name,
         url=url or None,
         cores=int(cores),
         memory=memory,
-        conf=section.pairs("conf"),
+        conf=conf,
         master=master,
         master_ui=page,
         capacity=_capacity(section),

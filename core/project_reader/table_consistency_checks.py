@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any
 
 from core.lineage.table_graph import cycles
+from core.model.file_stores import READABLE, StoreAbility, store_kind
 from core.model.names import TableName
 from core.model.problems import Problem, Severity, Where
 from core.model.table_formats import EXTERNAL_INPUTS, WRITTEN, TableFormat, table_format
@@ -96,9 +97,9 @@ def _wrong_input(table: Table, format: TableFormat) -> tuple[str, str] | None:
         return "has no statement and no LOCATION", remedy
     if not format.transaction_log:
         return None
-    if "://" in place and not place.startswith(("file:", "hdfs://")):
+    if StoreAbility.READ not in store_kind(place).abilities:
         remedy = "mount it where agent and pool run, and say its path as LOCATION"
-        return f"lies at {place}, and the log of a table is read from a file system or from HDFS only", remedy
+        return f"lies at {place}, and the log of a table is read from {', '.join(READABLE)} only", remedy
     if found := _ESCAPE.search(place):
         remedy = "rename the folder, or name a link to it that has no such letters"
         return f"lies at {place}, and {found[0]} is a letter to Spark's catalog and three to Delta", remedy

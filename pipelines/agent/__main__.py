@@ -31,6 +31,7 @@ from pipelines.agent.pool.declared_pools import declare_pools
 from pipelines.agent.requests.caller_roles_and_policy import record_first
 from pipelines.storage.checkpoints import TableCheckpoints
 from pipelines.storage.data_folder_records import machine_id
+from pipelines.storage.hadoop_settings import use_settings_of_pools
 from state.ledger import create_or_open
 from state.row_types import EnvironmentRow
 
@@ -90,6 +91,7 @@ def main() -> int:
 
 def _serve(folder: Path, name: str) -> int:
     manifest, environment = _declared(folder, name)
+    use_settings_of_pools(pool.conf for pool in environment.pools)
     data = absolute_data_folder(str(folder), environment.data, os.path.realpath)
     _refuse_undecodable(str(folder), data, *map(os.environ.get, ("HEADGATE_HOME", "XDG_STATE_HOME", "HOME")))
     _refuse_escapes(data)

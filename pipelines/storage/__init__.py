@@ -1,1 +1,1 @@
-"""Tables and checkpoints on disk or in HDFS, without Spark: Delta logs, file logs, offsets, lag, contents, copies."""
+"""Tables and checkpoints in files of any store, without Spark: Delta logs, file logs, offsets, lag, copies."""

@@ -333,7 +333,7 @@ class TableCheckpoints:
         self._prefetch_topics(stores)
         reads = {each: (found, partial(self._measured, each)) for each, found in stores.items() if found}
         return {
-            each.checkpoint: unreachable(each.checkpoint, found) if isinstance(found, OSError) else found
+            each.checkpoint: unreachable(_remote_places(each)[0], found) if isinstance(found, OSError) else found
             for each, found in self._remote.results(reads).items()
         }
 
@@ -609,9 +609,13 @@ def _reading(folder: str) -> Iterator[None]:
             raise _unreadable(folder, error) from error
 
 
-def _remote_stores(statement: StatementFolders) -> Stores:
+def _remote_places(statement: StatementFolders) -> list[str]:
     places = (statement.checkpoint, statement.table, *(source[2] for source in statement.sources))
-    return frozenset(store_of(local_path(place)) for place in places) - {LOCAL}
+    return [place for place in map(local_path, places) if store_of(place) is not LOCAL]
+
+
+def _remote_stores(statement: StatementFolders) -> Stores:
+    return frozenset(map(store_of, _remote_places(statement)))
 
 
 def _unreadable(folder: str, error: Exception) -> TryAgain:

@@ -13,6 +13,7 @@ from io import TextIOWrapper
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
+from core.model.file_stores import scheme_of
 from core.observed.table_statistics import SMALL_FILE
 from core.text.sentence import Sentence
 from pipelines.storage.delta_log_files import STATE, Columns, actions_in, checkpoints_in, commits_in, why_unreadable
@@ -61,7 +62,7 @@ class Totals:
 
 def is_elsewhere(file: DataFile) -> bool:
     """True if a data file lies outside its table's folder, as in a clone."""
-    return file.path.startswith(("/", "file:", "hdfs:"))
+    return file.path.startswith("/") or bool(scheme_of(file.path))
 
 
 KEPT_COMMITS = 10_000
@@ -275,7 +276,7 @@ class DeltaLog:
 
         A clone refers to the files of its origin by URI (Delta 4.4.0).
         """
-        if file.path.startswith(("file:", "hdfs:")):
+        if scheme_of(file.path):
             return local_path(file.path)
         path = unquote(file.path)
         return path if is_elsewhere(file) else f"{self.folder}/{path}"

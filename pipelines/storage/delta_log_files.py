@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from core.model.file_stores import scheme_of
 from core.model.names import whole_number
 from core.text.sentence import Sentence
 from pipelines.storage.file_store import store_of
@@ -52,7 +53,7 @@ def actions_in(place: str, name: str, columns: Sequence[str]) -> Iterator[Column
         named += [str(each["path"]) for each in found.get("sidecar", ()) if each is not None and each["path"]]
         yield found
     for each in named:
-        inside = not each.startswith(("/", "file:", "hdfs:"))
+        inside = not (each.startswith("/") or scheme_of(each))
         yield from _actions_of(f"{place}/{_SIDECARS}/{each}" if inside else local_path(each), columns)
 
 

@@ -211,7 +211,8 @@ class FileSource:
                 self._last_path = str(whole.last.get("path", ""))
                 self.newest_at = logged_file(whole.last).at
             self._apply_log_entries(whole.recent)
-        self._identity, self._sure = identity, True
+        # Folders of an object store have no identity, so the last entry is compared at each refresh.
+        self._identity, self._sure = identity, any(identity)
         self._settled_ns = found.st_mtime_ns if settled else 0
 
     def _apply_log_entries(self, entries: Iterable[LogEntry]) -> None:

@@ -1,4 +1,4 @@
-"""Stores of files: the local file system, and HDFS. The scheme of a path selects the store.
+"""Stores of files: the local file system, HDFS, and object stores. The scheme of a path selects the store.
 
 A store offers the part of `os` that tables and checkpoints need, with the results and the errors of `os`. So one
 implementation of logs, offsets and ownership works in every store, and a local call costs no more than before.
@@ -11,6 +11,8 @@ import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import BinaryIO, Protocol
+
+from core.model.file_stores import HDFS, LOCAL_FILES, OTHER, store_kind
 
 
 class FileStatus(Protocol):
@@ -253,20 +255,22 @@ class LocalFiles:
 LOCAL = LocalFiles()
 
 
-_HDFS = "hdfs://"
-
-
 def store_of(path: str) -> FileStore:
     """Return the store of a path, which is shared by all threads.
 
     A path with a scheme that Headgate cannot read belongs to the local store, in which nothing has such a path.
     """
-    if not path.startswith(_HDFS):
+    if "://" not in path or (kind := store_kind(path)) in (LOCAL_FILES, OTHER):
         return LOCAL
-    # Imported here, because most agents have no files in HDFS.
-    from pipelines.storage.hdfs_files import hdfs_files
+    root = "/".join(path.split("/", 3)[:3])
+    # Imported here, because most agents have only local files.
+    if kind is HDFS:
+        from pipelines.storage.hdfs_files import hdfs_files
 
-    return hdfs_files(path[: path.find("/", len(_HDFS))] if path.count("/") > 2 else path)
+        return hdfs_files(root)
+    from pipelines.storage.object_files import object_files
+
+    return object_files(root)
 
 
 def missing(paths: Iterable[str]) -> frozenset[str]:

@@ -12,6 +12,7 @@ from itertools import chain, islice, takewhile
 from typing import Any, BinaryIO
 from urllib.parse import unquote
 
+from core.model.file_stores import OTHER, store_kind
 from core.model.names import whole_number
 from pipelines.storage.file_store import store_of
 
@@ -176,16 +177,13 @@ def first_gap(folder: str) -> int | None:
 def local_path(uri: str) -> str:
     """Convert a URI in a log to a path of `store_of`: `file:///a%20b` becomes `/a b`, `hdfs://n/a%20b` `hdfs://n/a b`.
 
-    URIs of other schemes are kept.
+    URIs of stores that Headgate cannot read are kept.
     """
-    if uri.startswith("hdfs://"):
-        return unquote(uri) if "%" in uri else uri
-    if not uri.startswith("file:"):
-        return uri
-    path = uri[5:]
-    if path.startswith("//"):
-        path = path[2:]
-    return unquote(path) if "%" in path else path
+    if uri.startswith("file:"):
+        path = uri[5:].removeprefix("//")
+        return unquote(path) if "%" in path else path
+    encoded = "%" in uri and "://" in uri and store_kind(uri) is not OTHER
+    return unquote(uri) if encoded else uri
 
 
 def batch_files(folder: str) -> dict[int, str]:

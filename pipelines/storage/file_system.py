@@ -7,8 +7,10 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from core.model.errors import TryAgain
+from core.model.file_stores import HDFS, LOCAL_FILES, StoreFault, store_kind
 from pipelines.storage.file_store import store_of
 from pipelines.storage.file_stream_logs import local_path
+from pipelines.storage.remote_files import StoreError
 
 
 def read_json(path: str) -> dict[str, Any]:
@@ -45,9 +47,13 @@ def unreachable(folder: str, error: OSError) -> TryAgain:
     """Convert an error of a call for a folder to TryAgain."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return TryAgain(f"the disk under {folder} is full: {error.strerror}", remedy="free space there")
+    if isinstance(error, StoreError):
+        return TryAgain(f"{error.filename} cannot be read: {error.fault}", remedy=str(error.fault.remedy))
     remedy = "mount it, or let the user of the agent read and write it"
-    if folder.startswith("hdfs://"):
+    if (kind := store_kind(folder)) is HDFS:
         remedy = "check the name node, and the rights of the user of the agent"
+    elif kind is not LOCAL_FILES:
+        remedy = str(StoreFault.SILENT.of(store=kind.name).remedy)
     return TryAgain(f"{folder} cannot be reached: {error.strerror or error}", remedy=remedy)
 
 

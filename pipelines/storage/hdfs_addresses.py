@@ -1,11 +1,7 @@
 """Addresses of the name nodes of an HDFS, found in the settings of Hadoop's own clients."""
 
-import os
 from collections.abc import Mapping
-from contextlib import suppress
-from pathlib import Path
 from typing import NamedTuple
-from xml.etree import ElementTree
 
 from core.model.names import whole_number
 
@@ -39,14 +35,3 @@ def name_nodes(authority: str, settings: Mapping[str, str]) -> tuple[NameNode, .
         anywhere = there in ("", "0.0.0.0")
         found.append(NameNode(host if anywhere else there, whole_number(port) or _HTTP_PORT, tls))
     return tuple(found)
-
-
-def hadoop_settings() -> Mapping[str, str]:
-    """Return the settings in HADOOP_CONF_DIR; none without it. A file that is missing or damaged has none."""
-    found: dict[str, str] = {}
-    folder = os.environ.get("HADOOP_CONF_DIR", "")
-    for name in ("core-site.xml", "hdfs-site.xml") if folder else ():
-        with suppress(OSError, ElementTree.ParseError):
-            for each in ElementTree.fromstring(Path(folder, name).read_text("utf-8")).iter("property"):
-                found[each.findtext("name", "").strip()] = each.findtext("value", "").strip()
-    return found

@@ -21,7 +21,8 @@ from typing import Any, BinaryIO
 from urllib.parse import quote, urlencode, urlsplit
 
 from pipelines.storage import remote_files
-from pipelines.storage.hdfs_addresses import NameNode, hadoop_settings, name_nodes
+from pipelines.storage.hadoop_settings import hadoop_settings
+from pipelines.storage.hdfs_addresses import NameNode, name_nodes
 from pipelines.storage.remote_files import RemoteEntry, RemoteFiles, RemoteStatus
 
 CALL_S = 10.0

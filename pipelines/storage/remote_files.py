@@ -8,13 +8,25 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, BinaryIO, NamedTuple, Self
+from typing import Any, BinaryIO, NamedTuple
+
+from core.model.file_stores import StoreFault
+from core.text.sentence import Fact
+from pipelines.storage.file_store import FolderView
 
 WHOLE_BYTES = 4 * 1024 * 1024
 """Largest file that is read at once when it is opened. Of a larger one, parts are read as they are needed."""
 
 _END_BYTES = 64 * 1024
 """Bytes that are read at once for Arrow, which mostly needs the end of a file alone."""
+
+
+class StoreError(OSError):
+    """Raised if a store does not give what it was asked for; `fault` says why, and `filename` what was asked for."""
+
+    def __init__(self, code: int, fault: Fact[StoreFault], path: str) -> None:
+        super().__init__(code, str(fault), path)
+        self.fault = fault
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +74,7 @@ class RemoteFiles(ABC):
     def read_part(self, path: str, offset: int, length: int) -> bytes:
         """Return up to `length` bytes of a file from `offset`, which is within it."""
 
-    def below(self, folder: str) -> Self:
+    def below(self, folder: str) -> FolderView:
         """Return the store itself, in which each folder is listed when it is asked for."""
         return self
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from core.model.errors import InvalidProject, Refused, UsageError
+from core.model.file_stores import READABLE, StoreAbility, store_kind
 from core.model.names import TableName, parse_table_name
 from core.plan.request import PlanRequest, parse_layer
 from core.project.data_folder import is_in_hdfs
@@ -368,10 +369,10 @@ def _delta_ddl(context: CommandContext, table: TableName, location: str) -> str:
     from tui.services.doctor_checks import columns_of_delta
 
     place = TableDdl(table, (), "delta", location=location).location_in(context.place.data)
-    if "://" in place and not place.startswith("file:") and not is_in_hdfs(place):
-        why = f"{place} is neither in a file system nor in HDFS, and the log of a table is read only there"
+    if StoreAbility.READ not in store_kind(place).abilities:
+        why = f"{place} is in a store that Headgate cannot read; the log of a table is read from {', '.join(READABLE)}"
         raise Refused(f"nothing was written: {why}", remedy="mount it on the host of agent and pool, and give its path")
-    found = columns_of_delta(context.environ, place)
+    found = columns_of_delta(context.environ, context.place, place)
     if not found.ok:
         raise Refused(f"nothing was written: {found.summary}", remedy=found.remedy)
     columns = ",\n".join(f"  {quoted_name(name)} {kind}" for name, kind in found.facts["columns"])

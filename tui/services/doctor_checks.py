@@ -85,7 +85,8 @@ def check_inputs(
     paths = [path for path, format in formats if format.transaction_log or not format.has_files]
     if not paths:
         return ()
-    words = ["--json", "--project", place.folder, "--data", _data_of_sources(place, project), "--inputs", *paths]
+    words = ["--json", "--project", place.folder, "--env", place.environment]
+    words += ["--data", _data_of_sources(place, project), "--inputs", *paths]
     words += ["--connectors", *(f"{t.name}={t.settings.connector}" for t in tables if t.settings.connector)]
     words += ["--silences", *(f"{t.name}={t.settings.silence}" for t in tables if t.settings.silence)]
     if any(format.changes for _, format in formats):
@@ -128,12 +129,13 @@ def drop_slots(environ: Mapping[str, str], addresses: Sequence[str]) -> tuple[Do
     return _ask_the_spark_side(environ, ["--json", "--drop-slots", *addresses]) if addresses else ()
 
 
-def columns_of_delta(environ: Mapping[str, str], folder: str) -> DoctorCheck:
-    """Check that a folder contains a Delta table.
+def columns_of_delta(environ: Mapping[str, str], place: SelectedEnvironment, folder: str) -> DoctorCheck:
+    """Check that a folder, which the pools of an environment can read, contains a Delta table.
 
     If it does, the result's `facts` contain the table's `columns` as (name, type).
     """
-    return _ask_the_spark_side(environ, ["--json", "--delta", folder])[0]
+    words = ["--json", "--project", place.folder, "--env", place.environment, "--delta", folder]
+    return _ask_the_spark_side(environ, words)[0]
 
 
 def columns_in_database(environ: Mapping[str, str], uri: str) -> DoctorCheck:

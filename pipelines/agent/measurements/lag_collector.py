@@ -15,6 +15,7 @@ from core.lag.trend import LagTrend, UpstreamHealth, keeps_up_s, lag_trend
 from core.lineage.table_graph import depths
 from core.model.errors import HeadgateError, LedgerUnavailable
 from core.model.events import EventKind
+from core.model.file_stores import is_remote
 from core.model.names import TableName, query_name, trigger_s
 from core.model.states import ALIVE, Fault, State, Trend, WantedState
 from core.model.table_formats import table_format
@@ -22,7 +23,6 @@ from core.observed.time_left import Bound, Left, lost, shortest, time_left_in_fi
 from core.observed.versions import Deployment, Measurement
 from core.ports.spark import ReportedQuery
 from core.ports.storage import CheckpointState, MeasuredFiles, SourceLag, StatementFolders
-from core.project.data_folder import is_in_hdfs
 from core.sql.statement import TableRead
 from core.text.wording import counted, long_duration
 from pipelines.agent.context import AgentContext
@@ -322,7 +322,7 @@ class LagCollector:
         unread: dict[str, MeasuredFiles | Exception] = {}
         for each in deployments:
             read = [of for binding in each.bindings if (of := by_version.get((binding.parent, binding.version)))]
-            remote = any(map(is_in_hdfs, (each.checkpoint, each.folder, *(of.folder for of in read))))
+            remote = any(map(is_remote, (each.checkpoint, each.folder, *(of.folder for of in read))))
             if remote or any(table_format(of.format).topics for of in read):
                 try:
                     sources = streamed_sources(each, self._reads_of(each), by_version)

@@ -14,6 +14,7 @@ from typing import Any
 from core.lineage.column_usage import reads_column
 from core.model.actions import Action
 from core.model.errors import HeadgateError, Refused, TryAgain
+from core.model.file_stores import StoreAbility, store_kind
 from core.model.names import query_name
 from core.model.states import TableFaultKind
 from core.model.table_formats import table_format
@@ -148,7 +149,9 @@ def _look_for_folders(agent: AgentContext, locations: Sequence[str], seconds: fl
     data, known = agent.layout.sources_data or agent.layout.data, agent.ledger.spark_analyses()
     paths = {each: path_of(absolute_location(each, data)) for each in locations}
     local = {
-        each: path for each, path in paths.items() if path.startswith(("/", "hdfs://")) and not _PATTERN.search(path)
+        each: path
+        for each, path in paths.items()
+        if StoreAbility.READ in store_kind(path).abilities and not _PATTERN.search(path)
     }
     try:
         missing = call_deadlines.call(seconds, agent.files.missing_folders, tuple(local.values()))

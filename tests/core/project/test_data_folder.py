@@ -24,10 +24,29 @@ def test_a_uri_without_a_folder_of_an_hdfs_is_refused(declared: str) -> None:
     assert fault is not None and fault.kind is WrongDataFolder.NO_FOLDER
 
 
-@pytest.mark.parametrize("declared", ["s3a://bucket/data", "abfss://c@a.dfs.core.windows.net/x", "file:///data"])
-def test_a_store_without_atomic_renames_is_refused(declared: str) -> None:
+@pytest.mark.parametrize(
+    ("declared", "store"),
+    [
+        ("s3a://bucket/data", "S3"),
+        ("gs://bucket/data", "Google Cloud Storage"),
+        ("abfss://c@a.dfs.core.windows.net/x", "Azure Data Lake Storage"),
+    ],
+)
+def test_an_object_store_is_refused_by_what_it_lacks_and_named_for_external_tables(declared: str, store: str) -> None:
     fault = data_folder_fault(declared)
-    assert fault is not None and fault.kind is WrongDataFolder.OTHER_STORE
+    assert fault is not None and fault.kind is WrongDataFolder.UNABLE
+    lacks = "rename a folder atomically and tell a folder from a later one of the same name"
+    assert str(fault) == f"{declared} is in {store}, which cannot {lacks}"
+    assert str(fault.remedy).endswith(f"statements can read external tables in {store}")
+
+
+@pytest.mark.parametrize(
+    ("declared", "kind"),
+    [("file:///data", WrongDataFolder.PATH), ("ftp://host/data", WrongDataFolder.UNKNOWN)],
+)
+def test_another_uri_is_refused(declared: str, kind: WrongDataFolder) -> None:
+    fault = data_folder_fault(declared)
+    assert fault is not None and fault.kind is kind
 
 
 def test_a_uri_is_absolute_and_a_path_lies_in_the_project() -> None:

@@ -372,9 +372,10 @@ def test_a_key_of_a_later_version_is_a_warning_and_the_project_is_read() -> None
          "pipelines/sources/p/e/sql-scripts/ddl.e.sql:1: e is delta, and headgate.yml names no connector delta"),
         (("pipelines/sources/p/e/sql-scripts/ddl.e.sql", ddl("e", rest="USING delta")),
          "pipelines/sources/p/e/sql-scripts/ddl.e.sql:1: e has no statement and no LOCATION"),
-        (("pipelines/sources/p/e/sql-scripts/ddl.e.sql", ddl("e", rest="USING delta LOCATION 's3a://lake/e'")),
+        (("pipelines/sources/p/e/sql-scripts/ddl.e.sql", ddl("e", rest="USING delta LOCATION 'ftp://lake/e'")),
          "pipelines/sources/p/e/sql-scripts/ddl.e.sql:1: "
-         "e lies at s3a://lake/e, and the log of a table is read from a file system or from HDFS only"),
+         "e lies at ftp://lake/e, and the log of a table is read from the local file system, HDFS, S3, "
+         "Google Cloud Storage, Azure Data Lake Storage only"),
         (("pipelines/sources/p/e/sql-scripts/ddl.e.sql", ddl("e", rest="USING delta LOCATION '/lake/a%20b'")),
          "pipelines/sources/p/e/sql-scripts/ddl.e.sql:1: "
          "e lies at /lake/a%20b, and %20 is a letter to Spark's catalog and three to Delta"),
@@ -460,7 +461,7 @@ def test_a_data_folder_may_be_in_hdfs_but_not_in_an_object_store() -> None:
     assert good(found).environments["dev"].data == "hdfs://one:8020/dev"
     found["headgate.yml"] = head.replace("dev: {}", "dev: {data: 's3a://lake/dev'}")
     (problem,) = problems(found)
-    assert "s3a://lake/dev is in a store whose folders cannot be renamed atomically" in problem
+    assert "s3a://lake/dev is in S3, which cannot rename a folder atomically" in problem
 
 
 def test_an_objective_is_declared_by_table_defaults_and_environment() -> None:

@@ -12,6 +12,7 @@ from core.model.names import TableName
 from core.model.problems import Problem
 from core.project.model import Pool, Settings
 from core.project.resources import Amounts, PoolClass
+from core.project.server_settings import connector_settings
 from core.project_reader.git_comparison import _differing
 from core.project_reader.loader import read_project
 from core.project_reader.manifest import Manifest, read_manifest
@@ -140,3 +141,22 @@ def test_edits_of_pools_are_named_by_their_keys() -> None:
         manifest(each)[0].environments[0] for each in (POOLS, "{large: {url: 'sc://big:15003'}, more: {}}")
     )
     assert set(_differing(before, after)) == {"pools.small", "pools.more", "pools.large.url"}
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "fs.s3a.secret.key", "fs.s3a.bucket.a.b.access.key", "fs.s3a.session.token",
+        "fs.azure.account.key.lake.dfs.core.windows.net", "fs.azure.account.oauth2.client.secret",
+    ],
+)  # fmt: skip
+def test_a_key_of_a_store_is_a_reference_that_hadoop_resolves_and_never_a_value(key: str) -> None:
+    found, problems = manifest(f"{{one: {{conf: {{spark.hadoop.{key}: '${{env:KEY}}'}}}}}}")
+    ((conf, *_),) = (pool.conf for environment in found.environments for pool in environment.pools)
+    assert not problems and conf == (f"spark.hadoop.{key}", "${env:KEY}")
+    assert connector_settings((), dict([conf])) == {f"spark.hadoop.{key}": "${env.KEY}"}
+    for value in ("hunter2", "${file:/key}"):
+        _, problems = manifest(f"{{one: {{conf: {{spark.hadoop.{key}: '{value}'}}}}}}")
+        (problem,) = problems
+        assert f"spark.hadoop.{key} must be a reference to a secret; write ${{env:NAME}}" in problem
+        assert "hunter2" not in problem

@@ -65,9 +65,9 @@ def test_name_nodes_are_found_as_hadoop_finds_them(
 
 def test_only_paths_in_hdfs_are_in_its_store_and_one_store_serves_one_hdfs(hdfs: FakeHdfs) -> None:
     assert store_of(f"{hdfs.root}/a") is store_of(f"{hdfs.root}/b/c") is store_of(hdfs.root)
-    assert store_of("/a") is store_of("kafka://b/topic") is store_of("s3a://bucket/a") is LOCAL
+    assert store_of("/a") is store_of("kafka://b/topic") is store_of("file:///a") is LOCAL
     assert local_path("hdfs://one:8020/a%20b/ü%25") == "hdfs://one:8020/a b/ü%"
-    assert local_path("s3a://b/a%20b") == "s3a://b/a%20b"
+    assert local_path("kafka://b/a%20b") == "kafka://b/a%20b"
 
 
 def test_safe_mode_lets_read_and_refuses_writes_with_a_reason(hdfs: FakeHdfs) -> None:

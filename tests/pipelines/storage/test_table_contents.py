@@ -136,7 +136,7 @@ def test_empty_and_missing_folders_are_distinguished(tmp_path: Path) -> None:
     for format in ("parquet", "json"):
         assert TableFolders().contents(str(tmp_path), format) == FolderContents(0, 0, 0, True, None)
     assert TableFolders().contents(str(tmp_path / "absent"), "parquet") is None
-    assert TableFolders().contents("s3a://bucket/orders", "parquet") is None
+    assert TableFolders().contents("ftp://host/orders", "parquet") is None
 
 
 def test_files_that_were_read_and_are_gone_are_counted(tmp_path: Path) -> None:

@@ -248,7 +248,7 @@ def test_an_input_on_delta_is_declared_with_the_columns_that_its_log_has(
     [(["--delta", "{0}/nowhere"], "connectors: {delta: {}}\n", "there is no folder {0}/nowhere"),
      (["--delta", "{0}/shop"], "connectors: {delta: {}}\n", "has no _delta_log"),
      (["--delta", "{0}/lake"], "connectors: {delta: {}}\n", "its table is in a subfolder: --delta {0}/lake/delta"),
-     (["--delta", "s3a://bucket/x"], "connectors: {delta: {}}\n", "is neither in a file system nor in HDFS"),
+     (["--delta", "ftp://host/x"], "connectors: {delta: {}}\n", "is in a store that Headgate cannot read"),
      (["--delta", "{0}/lake/delta"], "", "add connectors: {delta: {}} to headgate.yml"),
      (["--delta", "{0}/lake/delta", "--layer", "facts"], "connectors: {delta: {}}\n", "needs a statement"),
      (["--delta", "{0}/lake/delta", "--reads", "a"], "", "not allowed with argument")],
