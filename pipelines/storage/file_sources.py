@@ -15,7 +15,14 @@ from typing import Any, Protocol
 
 from core.model.table_formats import TableFormat
 from pipelines.storage.file_store import FolderEntry, FolderView, store_of
-from pipelines.storage.file_stream_logs import LogEntry, LogRestarted, local_path, read_table_log, whole_table_log
+from pipelines.storage.file_stream_logs import (
+    LogEntry,
+    LogRestarted,
+    WholeLog,
+    local_path,
+    read_table_log,
+    whole_table_log,
+)
 from pipelines.storage.row_counting import RowCounter, SourceFile
 
 TABLE_LOG_FOLDER = "_spark_metadata"
@@ -73,6 +80,8 @@ class FileSource:
         self._last_path = ""
         self._sure = True
         """Whether the position is known to belong to the current log, not to an earlier log in the folder."""
+        self._whole: WholeLog | None = None
+        """The log as the last refresh has read it; None if that refresh read only a part."""
         self._identity: tuple[int, ...] = ()
         self._settled_ns = 0
         """Modification time of the log, in nanoseconds, when last read. 0 if it may have changed again within the same
@@ -85,6 +94,8 @@ class FileSource:
         self.listen(reader)
         if not self.logged:
             return self._there()
+        if self._whole is not None:
+            return map(logged_file, self._whole.again())
         whole = whole_table_log(f"{self.folder}/{TABLE_LOG_FOLDER}")
         while whole.newest > self._position:
             # Files after the position would be reported again as new.
@@ -186,7 +197,7 @@ class FileSource:
         self._listings.clear()
 
     def _read_log(self) -> None:
-        folder = f"{self.folder}/{TABLE_LOG_FOLDER}"
+        folder, self._whole = f"{self.folder}/{TABLE_LOG_FOLDER}", None
         found = self._files.stat(folder)
         identity = (found.st_dev, found.st_ino)
         if self._identity and identity != self._identity:
@@ -204,7 +215,7 @@ class FileSource:
                 self._apply_log_entries(chunk.entries)
         if self._position < 0:
             # Readers of this source subscribe again and read the log themselves.
-            whole = whole_table_log(folder)
+            whole = self._whole = whole_table_log(folder)
             self._position = whole.newest
             self._history = map(logged_file, whole.compacted)
             if whole.last is not None:

@@ -7,7 +7,7 @@ files that it covers are deleted ten minutes later (Spark 4.2.0, `CompactibleFil
 import json
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, islice, takewhile
 from typing import Any, BinaryIO
 from urllib.parse import unquote
@@ -53,6 +53,12 @@ class WholeLog:
     """Entries of the batches after the compact file."""
     last: LogEntry | None
     """Last entry of the log."""
+    compact: str = ""
+    """Path of the latest compact file; empty if there is none."""
+
+    def again(self) -> "WholeLog":
+        """Return the same log for another iteration; its compact file is opened anew, and must still exist."""
+        return replace(self, compacted=_entries(self.compact)) if self.compact else self
 
     def __iter__(self) -> Iterator[LogEntry]:
         """Yield all entries, oldest first. Works only once."""
@@ -71,7 +77,8 @@ def whole_table_log(folder: str) -> WholeLog:
     if start < 0:
         return WholeLog(newest, iter(()), tuple(recent), last)
     compact = f"{folder}/{names[start]}"
-    return WholeLog(newest, _entries(compact), tuple(recent), last or next(_entries_backwards(compact), None))
+    last = last or next(_entries_backwards(compact), None)
+    return WholeLog(newest, _entries(compact), tuple(recent), last, compact)
 
 
 def read_table_log(folder: str, after: int, last_path: str, *, sure: bool = True) -> LogChunk:

@@ -182,7 +182,7 @@ def test_a_lag_round_without_news_asks_a_few_questions_for_each_statement(
             os.utime(folder, (time.time() - 60,) * 2)
         sources = ((0, TableName("t"), f"{hdfs.root}{tmp_path}/t", "parquet"),)
         files = TableCheckpoints("ledger", refresh_s=0.0)
-        for fewest in (60, 6):
+        for fewest in (30, 6):
             hdfs.requests.clear()
             (found,) = files.lag(f"{hdfs.root}{tmp_path}/c", sources)
             assert (found.files, found.rows, found.missing) == (1, 10, False)
