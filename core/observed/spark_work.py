@@ -9,6 +9,8 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
+from core.text.sentence import Fact, FactKind
+
 _BATCH = re.compile(r"\bbatch = ([0-9]+)")
 
 
@@ -33,6 +35,48 @@ class Executor:
     def gc_share(self) -> float | None:
         """The share of the time of tasks that garbage collection took; None if no task has run."""
         return min(1.0, self.gc_ms / self.tasks_ms) if self.tasks_ms else None
+
+
+class HeapShortage(FactKind):
+    """What is wrong with the memory of a pool's server."""
+
+    NEARLY_FULL = (
+        "the memory of the pool's server is nearly full: {live:size} of the {limit:size} for old objects stay in use "
+        "after a garbage collection",
+        "raise memory: of the pool in headgate.yml, then headgate down and headgate up; or start fewer statements in "
+        "an hour, because Spark keeps each stopped query for so long",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ServerHeap:
+    """The part of a server's heap for old objects, in bytes."""
+
+    live: int
+    """Bytes that stayed in use after the latest garbage collection of that part; 0 before the first one."""
+    limit: int
+
+    @property
+    def shortage(self) -> Fact[HeapShortage] | None:
+        """Why the server is about to spend its time on garbage collections, or to fail; None if it is not."""
+        is_short = self.live > _MOST_LIVE * self.limit
+        return HeapShortage.NEARLY_FULL.of(live=self.live, limit=self.limit) if is_short else None
+
+
+_MOST_LIVE = 0.9
+"""Share of the old generation in use above which batches took two to four times as long (1 GB, Spark 4.2.0)."""
+
+_OLD_GENERATION = re.compile(r"\.jvm\.pools\.(?:Tenured|G1-Old|PS-Old)-Gen\.(used-after-gc|max)\Z")
+
+
+def heap_of(document: Any) -> ServerHeap | None:
+    """Read the answer of `/metrics/json` (`JvmSource.scala`, 4.2.0); None if it does not describe an old generation."""
+    try:
+        gauges = document["gauges"].items()
+        found = {of[1]: int(gauge["value"]) for name, gauge in gauges if (of := _OLD_GENERATION.search(name))}
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ValueError("not the metrics of a server") from error
+    return ServerHeap(found["used-after-gc"], found["max"]) if len(found) == 2 and found["max"] > 0 else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +160,8 @@ class WorkOfPool:
     """The cluster of the pool; None if it has none, or if its master does not describe it."""
     cluster_unread: str = ""
     """Why the cluster is not known, as a clause; empty if it is, or if the pool has none."""
+    heap: ServerHeap | None = None
+    """The heap of the pool's server; None if it does not report it."""
 
     def as_json(self) -> dict[str, Any]:
         """Return a JSON object, from which `work_of_pool` restores the value."""
@@ -125,12 +171,13 @@ class WorkOfPool:
 def work_of_pool(given: Mapping[str, Any]) -> WorkOfPool:
     """Restore a value from the output of `WorkOfPool.as_json`. Raises ValueError for any other object."""
     try:
-        cluster = given["cluster"]
+        cluster, heap = given["cluster"], given.get("heap")
         return WorkOfPool(
             tuple(Executor(**each) for each in given["executors"]),
             str(given["unread"]),
             None if cluster is None else ClusterFigures(**cluster),
             str(given["cluster_unread"]),
+            None if heap is None else ServerHeap(**heap),
         )
     except (KeyError, TypeError) as error:
         raise ValueError("not the work of a pool") from error

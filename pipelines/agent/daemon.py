@@ -42,7 +42,7 @@ from pipelines.agent.overlay_expiry import OverlayExpiry
 from pipelines.agent.pool import cluster_watch, pointers
 from pipelines.agent.pool.pointers import PointerCheck
 from pipelines.agent.pool.pool_catalog import leave_server
-from pipelines.agent.pool.pool_supervisor import UNKNOWN_S, PoolSupervisor
+from pipelines.agent.pool.pool_supervisor import HEAP_EVERY_S, UNKNOWN_S, PoolSupervisor
 from pipelines.agent.pool_work import PoolWork
 from pipelines.agent.reconciler import BeforeRound, Reconciler
 from pipelines.agent.requests.command_handler import CommandHandler
@@ -242,6 +242,10 @@ class Agent:
             )
         ]
         for kept in pools:
+            if kept.pool.declared.url is None:
+                name = f"heap {kept.pool.name}" if len(pools) > 1 else "heap"
+                args = (name, HEAP_EVERY_S, kept.keeper.watch_heap)
+                loops.append(threading.Thread(target=self._loop, args=args, name=name, daemon=True))
             if kept.pool.declared.master is not None:
                 # A loop of its own, because a master that does not answer must delay nothing.
                 name = f"cluster {kept.pool.name}" if len(pools) > 1 else "cluster"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from core.model.errors import PoolUnreachable
 from core.model.names import TableName
-from core.observed.spark_work import ClusterFigures, Executor, StageTimes, WorkOfPool
+from core.observed.spark_work import ClusterFigures, Executor, ServerHeap, StageTimes, WorkOfPool
 from pipelines.local_pool.standalone_master import read_master
 from pipelines.spark_connect.call_deadlines import MissedDeadline, call
 from pipelines.spark_connect.spark_ui import SparkUi
@@ -108,17 +108,17 @@ class PoolWork:
         return found
 
     def _read(self, pool: str) -> WorkOfPool:
-        executors, unread = self._executors(self._uis[pool]())
+        executors, heap, unread = self._server(self._uis[pool]())
         cluster, cluster_unread = self._cluster(self._master_pages.get(pool, ""))
-        return WorkOfPool(executors, unread, cluster, cluster_unread)
+        return WorkOfPool(executors, unread, cluster, cluster_unread, heap)
 
-    def _executors(self, ui: SparkUi | None) -> tuple[tuple[Executor, ...], str]:
+    def _server(self, ui: SparkUi | None) -> tuple[tuple[Executor, ...], ServerHeap | None, str]:
         if ui is None:
-            return (), "the agent cannot read Spark's REST API there"
+            return (), None, "the agent cannot read Spark's REST API there"
         try:
-            return ui.executors(), ""
+            return ui.executors(), ui.heap(), ""
         except PoolUnreachable as error:
-            return (), error.summary
+            return (), None, error.summary
 
     def _cluster(self, page: str) -> tuple[ClusterFigures | None, str]:
         if not page:

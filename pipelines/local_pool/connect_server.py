@@ -76,8 +76,9 @@ UI = {
     "spark.ui.heapHistogramEnabled": "false",
     "spark.ui.threadDumpsEnabled": "false",
     "spark.ui.timeline.enabled": "false",
+    "spark.metrics.conf.driver.source.jvm.class": "org.apache.spark.metrics.source.JvmSource",
 }
-"""Settings of the web interface, of which only the REST API is used."""
+"""Settings of the web interface, of which only the REST API and the metrics of its heap are used."""
 
 LOG4J = """rootLogger.level = warn
 rootLogger.appenderRef.console.ref = console

@@ -1,4 +1,4 @@
-"""The REST API of a pool's server: its executors, and how the tasks of a query's latest batches ran.
+"""The web interface of a pool's server: its executors, its heap, and how the tasks of a query's latest batches ran.
 
 Answers are read as JSON, with a deadline for each; no redirect is followed, and no proxy is used. A token is only in a
 header, and never in a message.
@@ -16,7 +16,15 @@ from typing import Any, TypeVar
 from urllib.parse import quote, urlsplit
 
 from core.model.errors import PoolUnreachable
-from core.observed.spark_work import Executor, StageTimes, executors_of, stage_times, stages_by_batch
+from core.observed.spark_work import (
+    Executor,
+    ServerHeap,
+    StageTimes,
+    executors_of,
+    heap_of,
+    stage_times,
+    stages_by_batch,
+)
 from pipelines.spark_connect.call_deadlines import MissedDeadline, call, remaining
 
 ANSWERS_S = 8.0
@@ -24,6 +32,8 @@ ANSWERS_S = 8.0
 
 LARGEST = 16 << 20
 """Largest answer, in bytes."""
+
+_API = "/api/v1"
 
 T = TypeVar("T")
 
@@ -69,11 +79,16 @@ class SparkUi:
                 found += [times] if times is not None else []
         return tuple(found)
 
+    def heap(self) -> ServerHeap | None:
+        """Return the heap of the server; None if it was started without a source of it."""
+        # A server without metrics, or an older one, has no such page.
+        return self._parsed(heap_of, self._get("/metrics/json/", missing={"gauges": {}}))
+
     def _of_application(self, path: str, *, missing: Any = None) -> Any:
         """Return the answer to a path of the application; `missing` if that is not None and Spark has no such thing."""
         if not self._application:
-            self._application = self._parsed(lambda found: str(found[0]["id"]), self._get("/applications"))
-        return self._get(f"/applications/{quote(self._application)}{path}", missing=missing)
+            self._application = self._parsed(lambda found: str(found[0]["id"]), self._get(f"{_API}/applications"))
+        return self._get(f"{_API}/applications/{quote(self._application)}{path}", missing=missing)
 
     def _get(self, path: str, *, missing: Any = None) -> Any:
         # Until an answer is usable: another server may have taken the place of the one that was asked before.
@@ -106,7 +121,7 @@ class SparkUi:
         token = self._bearer()
         try:
             headers = {"Authorization": f"Bearer {token}"} if token else {}
-            connection.request("GET", f"{self._place.path}/api/v1{path}", headers=headers)
+            connection.request("GET", f"{self._place.path}{path}", headers=headers)
             answer = connection.getresponse()
             return answer.status, answer.read(LARGEST)
         finally:

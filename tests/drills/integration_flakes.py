@@ -115,6 +115,9 @@ def shout(kind):
     return kind.upper() + "!"
 """
 
+MEMORY = "2g"
+"""Memory of the server. Spark keeps each stopped query for an hour, here about 2 MB (4.2.0), and a run starts 20."""
+
 HOUR, TWO_HOURS = 3_600, 7_200
 LANDED = ((1, 1), (2, 3), (3, 6), (4, 8)), ((5, 11), (6, 13), (7, 16), (8, 18)), ((9, HOUR),), ((10, TWO_HOURS),)
 """Id and second of each row, in parts; odd ids have the kind a, even ones b."""
@@ -209,6 +212,8 @@ def write(tiny: Tiny) -> None:
         scripts.mkdir(parents=True)
         (scripts / f"job.{table}.py").write_text(code)
     tiny.write()
+    head = tiny.folder / "headgate.yml"
+    head.write_text(head.read_text().replace("memory: 1g", f"memory: {MEMORY}"))
     (tiny.folder / "functions").mkdir()
     (tiny.folder / "functions/shout.py").write_text(SHOUT)
     cases = tiny.folder / "pipelines/facts/p/integration"

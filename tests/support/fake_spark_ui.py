@@ -18,6 +18,7 @@ class FakeSparkUi:
     application: str = "local-1"
     answers: dict[str, Any] = field(default_factory=dict)
     """Documents by what follows the application in the path, without the query."""
+    metrics: dict[str, Any] | None = None
     status: int = 200
     body: bytes | None = None
     """What it answers instead of a document."""
@@ -34,8 +35,10 @@ class FakeSparkUi:
     def answer(self, path: str) -> tuple[int, bytes]:
         """Return the status and the body of an answer."""
         before, _, after = path.partition(f"/api/v1/applications/{self.application}")
-        if path == "/api/v1/applications":
-            found: Any = [{"id": self.application}]
+        if path == "/metrics/json/":
+            found: Any = self.metrics
+        elif path == "/api/v1/applications":
+            found = [{"id": self.application}]
         else:
             found = self.answers.get(after.partition("?")[0]) if not before else None
         if found is None and self.status == 200:

@@ -99,14 +99,24 @@ class NotInTime(HeadgateError):
 def running_server(operations: EnvironmentService, name: str) -> SparkServer:
     """Return the running server of a declared environment, to be shared with it.
 
-    Raises Refused if the environment is protected, or if no server of it is running.
+    Raises Refused if the environment is protected, if no server of it is running, or if its memory is nearly full.
     """
     place = select_environment(
         operations.environ, operations.place.folder, project=operations.place.folder, environment=name
     )
     if place.protected:
         raise Refused(f"{name} is protected, and its server is not used for tests", remedy="name another environment")
-    return server_of(place, operations.projects.read_sound_tables().project.environments.get(name))
+    declared = operations.projects.read_sound_tables().project.environments.get(name)
+    found = server_of(place, declared)
+    try:
+        pool = declared.pool.name if declared is not None else Pool().name
+        heap = EnvironmentService(place, operations.environ).agent.pool_work(pool).heap
+    except HeadgateError:
+        # A server without an agent is used as it is.
+        return found
+    if heap is not None and (shortage := heap.shortage) is not None:
+        raise Refused(f"{place.title}: {shortage}", remedy=str(shortage.remedy))
+    return found
 
 
 def server_of(place: SelectedEnvironment, declared: Environment | None = None) -> SparkServer:

@@ -15,6 +15,7 @@ from core.model.errors import EngineRefused, HeadgateError, LedgerUnavailable, P
 from core.model.events import EventKind
 from core.model.states import PoolState, State, WantedState
 from core.observed.cluster import ClusterFault
+from core.observed.spark_work import ServerHeap
 from core.observed.versions import Deployment
 from core.project.connectors import Connector
 from core.project.model import Pool
@@ -45,6 +46,9 @@ TEST_EVERY_S = 10.0
 
 A server that can list queries cannot necessarily run a statement.
 """
+
+HEAP_EVERY_S = 30.0
+"""Seconds between two looks at the heap of a local server."""
 
 DATA_TEST_EVERY_S = 30.0
 """Seconds between two tests of whether the workers of a cluster share the data folder, until they do."""
@@ -230,6 +234,13 @@ class PoolSupervisor:
     def cluster_fault(self) -> Fact[ClusterFault] | None:
         """What is wrong with the pool's cluster; None if nothing is, or if the pool has none."""
         return self._cluster.fault if self._cluster is not None else None
+
+    def watch_heap(self) -> None:
+        """Record an event when the memory of a local server becomes nearly full, and when it no longer is."""
+        ui = self._local.ui if self._local is not None and self._restored is not None else None
+        if ui is not None:
+            with suppress(PoolUnreachable):
+                self._events.record_heap(ui.heap())
 
     def spark_ui(self) -> SparkUi | None:
         """Return the REST API of the pool's server; None if it has none, or if none is declared."""
@@ -569,6 +580,7 @@ class PoolEvents:
         self._silent_at: float | None = None
         self._cluster_fault_at: float | None = None
         """When the cluster's current fault began, in monotonic seconds; None if it has none."""
+        self._is_heap_short = False
         self._lost_queries = False
         """True if the pool has a new server or session since it was last up, so that all queries are lost."""
         self._pending_events: list[EventRow] = []
@@ -609,6 +621,17 @@ class PoolEvents:
                 took = long_duration(self._monotonic() - self._cluster_fault_at)
                 self._add(f"the cluster of {self._whose} works again after {took}", "")
                 self._cluster_fault_at = None
+            self._write_pending_events()
+
+    def record_heap(self, heap: ServerHeap | None) -> None:
+        """Record that the heap of the server became nearly full, or that it no longer is."""
+        shortage = heap.shortage if heap is not None else None
+        if (shortage is not None) == self._is_heap_short:
+            return
+        with self._lock, suppress(LedgerUnavailable):
+            self._is_heap_short = shortage is not None
+            ended = f"the memory of {self._whose} is no longer nearly full"
+            self._add(str(shortage or ended), str(shortage.remedy or "") if shortage is not None else "")
             self._write_pending_events()
 
     def record_new_session(self) -> None:

@@ -8,9 +8,11 @@ import pytest
 from core.observed.spark_work import (
     ClusterFigures,
     Executor,
+    ServerHeap,
     StageTimes,
     WorkOfPool,
     executors_of,
+    heap_of,
     stage_times,
     stages_by_batch,
     work_of_pool,
@@ -48,9 +50,38 @@ def test_executors_that_are_alive_come_with_those_of_most_cores_first() -> None:
     assert (found[0].gc_share, found[1].gc_share, found[1].heap_peak) == (0.075, None, None)
 
 
+def metrics(live: int, limit: int, generation: str = "Tenured-Gen") -> dict[str, Any]:
+    """Return what `/metrics/json` answers, with the gauges of two parts of the heap."""
+    pools = {
+        f"local-1.driver.jvm.pools.{generation}": {"used-after-gc": live, "max": limit, "used": live + 1},
+        "local-1.driver.jvm.pools.Eden-Space": {"used-after-gc": 0, "max": 5, "used": 3},
+    }
+    gauges = {f"{pool}.{name}": {"value": value} for pool, found in pools.items() for name, value in found.items()}
+    return {"version": "4.0.0", "gauges": gauges | {"local-1.driver.jvm.heap.max": {"value": 9}}}
+
+
+@pytest.mark.parametrize("generation", ["Tenured-Gen", "G1-Old-Gen", "PS-Old-Gen"])
+def test_the_heap_of_a_server_is_short_when_little_is_left_after_a_collection(generation: str) -> None:
+    heap = heap_of(metrics(900, 1000, generation))
+    assert heap == ServerHeap(900, 1000) and heap.shortage is None
+    full = heap_of(metrics(693_000_000, 699_000_000, generation))
+    assert full is not None and full.shortage is not None
+    assert "693 MB of the 699 MB" in str(full.shortage)
+
+
+def test_a_server_without_an_old_generation_or_a_limit_reports_no_heap() -> None:
+    assert heap_of({"gauges": {}}) is None
+    assert heap_of(metrics(5, 10, "ZGC-Old")) is None
+    assert heap_of(metrics(5, -1)) is None
+    for other in ([], {"gauges": []}, {"gauges": {"a.jvm.pools.G1-Old-Gen.max": {"value": "<html>"}}}):
+        with pytest.raises(ValueError, match="not the metrics"):
+            heap_of(other)
+
+
+@pytest.mark.parametrize("heap", [None, ServerHeap(1, 2)])
 @pytest.mark.parametrize("cluster", [None, ClusterFigures("ALIVE", 3, 1, 8, 2, 1)])
-def test_the_work_of_a_pool_is_restored_from_its_json(cluster: ClusterFigures | None) -> None:
-    found = WorkOfPool(executors_of([EXECUTOR]), "late", cluster, "unread")
+def test_the_work_of_a_pool_is_restored_from_its_json(cluster: ClusterFigures | None, heap: ServerHeap | None) -> None:
+    found = WorkOfPool(executors_of([EXECUTOR]), "late", cluster, "unread", heap)
     assert work_of_pool(json.loads(json.dumps(found.as_json()))) == found
     with pytest.raises(ValueError, match="not the work of a pool"):
         work_of_pool({"executors": []})

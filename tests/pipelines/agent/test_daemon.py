@@ -44,6 +44,9 @@ class Keeper:
     def record_answer(self, error: PoolUnreachable | None) -> None:
         return
 
+    def watch_heap(self) -> None:
+        return
+
     def bound_log(self) -> None:
         return
 

@@ -14,6 +14,7 @@ from ledger_rows import deployment_row, environment_row, pool_row
 from core.ipc.environment_paths import EnvironmentPaths
 from core.model.errors import EngineRefused, HeadgateError, LedgerUnavailable, PoolUnreachable
 from core.observed.cluster import ClusterFault
+from core.observed.spark_work import ServerHeap
 from core.project.model import Pool
 from pipelines.agent import pool as pool_package
 from pipelines.agent.pool import pool_supervisor, spark_connection
@@ -39,6 +40,10 @@ class Machine:
     idle_limit: float | None = None
     now: float = 0.0
     last_words: str = ""
+    in_use: ServerHeap | None = None
+
+    def heap(self) -> ServerHeap | None:
+        return self.in_use
 
     def act(self, name: str) -> None:
         self.did.append(name)
@@ -73,6 +78,10 @@ class FakeProcess:
 
     def last_words(self) -> str:
         return self.machine.last_words
+
+    @property
+    def ui(self) -> Any:
+        return self.machine
 
 
 class FakeSession(Session):
@@ -507,6 +516,24 @@ def test_a_pool_that_ends_idle_sessions_is_reported(
     machine.idle_limit = limit
     supervise(Pool(name="shared", url="sc://spark:15002")).keep()
     assert len([event for event in ledger.events() if "60 min" in event.summary]) == events
+
+
+def test_a_heap_that_is_nearly_full_is_an_event_once_and_so_is_its_end(
+    supervise: Any, machine: Machine, ledger: Ledger
+) -> None:
+    keeper = supervise()
+    keeper.watch_heap()
+    keeper.keep()
+    for live in (0, 900, 950, 960, 100):
+        machine.in_use = ServerHeap(live, 1000)
+        keeper.watch_heap()
+    ended = "the memory of the pool's server is no longer nearly full"
+    assert told(ledger) == [str(ServerHeap(950, 1000).shortage), ended]
+    machine.in_use = ServerHeap(999, 1000)
+    keeper.watch_heap()
+    machine.in_use = None
+    keeper.watch_heap()
+    assert len(told(ledger)) == 4, "a server that does not report its heap is not known to be short of it"
 
 
 def test_a_frozen_pool_is_silent_until_it_answers_and_is_left_alone(

@@ -7,7 +7,7 @@ import pytest
 
 from core.model.errors import PoolUnreachable
 from core.model.names import TableName
-from core.observed.spark_work import ClusterFigures, Executor, StageTimes, WorkOfPool, stage_times
+from core.observed.spark_work import ClusterFigures, Executor, ServerHeap, StageTimes, WorkOfPool, stage_times
 from pipelines.agent import pool_work
 from pipelines.agent.pool_work import KEPT_S, MOST_AT_ONCE, PoolWork
 from pipelines.spark_connect.spark_ui import SparkUi
@@ -29,6 +29,9 @@ class Ui:
         if self.fault:
             raise PoolUnreachable(self.fault)
         return (EXECUTOR,)
+
+    def heap(self) -> ServerHeap | None:
+        return ServerHeap(5, 10)
 
     def stages(self, run_id: str) -> tuple[StageTimes, ...]:
         self.asked.append(run_id)
@@ -83,7 +86,7 @@ def test_a_pool_that_is_not_read_leaves_no_old_stages() -> None:
 def test_executors_are_read_once_for_all_who_look() -> None:
     ui, now = Ui(), [100.0]
     work = work_of(ui, now)
-    assert work.of_pool("local") == work.of_pool("local")
+    assert work.of_pool("local") == work.of_pool("local") == WorkOfPool((EXECUTOR,), heap=ServerHeap(5, 10))
     assert ui.asked == ["executors"]
     now[0] += KEPT_S
     ui.fault = "h gave no answer within 3 s"

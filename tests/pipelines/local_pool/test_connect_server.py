@@ -320,6 +320,8 @@ def answered(pool: LocalPool, ask: Callable[[SparkUi], T]) -> T:
 
 @pytest.mark.spark
 def test_the_rest_api_of_a_server_answers_its_agent_alone(pool: LocalPool) -> None:
+    heap = answered(pool, SparkUi.heap)
+    assert heap is not None and 0 < heap.limit < 1 << 30 and heap.shortage is None
     (executor,) = answered(pool, SparkUi.executors)
     assert (executor.id, executor.cores > 0) == ("driver", True)
     record = json.loads((pool._home / "pool.json").read_text())

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from core.model.errors import PoolUnreachable
-from core.observed.spark_work import executors_of, stage_times
+from core.observed.spark_work import ServerHeap, executors_of, stage_times
 from pipelines.spark_connect import spark_ui
 from pipelines.spark_connect.spark_ui import SparkUi, signed_token, ui_key
-from tests.core.observed.test_spark_work import EXECUTOR, JOB, STAGE
+from tests.core.observed.test_spark_work import EXECUTOR, JOB, STAGE, metrics
 from tests.support.fake_spark_ui import FakeSparkUi, fake_spark_ui
 
 SECRET = "s3cret-of-the-ui"
@@ -34,6 +34,16 @@ def ui_of(server: FakeSparkUi) -> SparkUi:
 def test_executors_are_read_with_the_token_in_a_header(server: FakeSparkUi) -> None:
     assert ui_of(server).executors() == executors_of([EXECUTOR])
     assert server.tokens == {f"Bearer {SECRET}"}
+
+
+def test_the_heap_is_read_from_the_metrics(server: FakeSparkUi) -> None:
+    ui = ui_of(server)
+    assert ui.heap() is None, "a server without metrics"
+    server.metrics = metrics(5, 10)
+    assert ui.heap() == ServerHeap(5, 10)
+    server.metrics = {"gauges": None}
+    with pytest.raises(PoolUnreachable):
+        ui.heap()
 
 
 def test_the_stages_of_the_latest_batches_are_read_one_by_one(server: FakeSparkUi) -> None:

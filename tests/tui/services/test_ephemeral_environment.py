@@ -15,10 +15,12 @@ from core.ipc.environment_paths import ephemeral_root
 from core.model.errors import HeadgateError, Refused
 from core.model.names import TableName as T
 from core.model.secret_references import SecretKind, SecretReference
+from core.observed.spark_work import ServerHeap, WorkOfPool
 from core.project.ephemeral import Remains, Teardown
 from core.project.model import Pool
 from core.sql.kafka_topics import topic_place
 from tui.agent_client import agent_process
+from tui.agent_client.agent_commands import AgentCommands
 from tui.agent_client.agent_process import WaitProgress
 from tui.project_folder.environment_selection import select_environment
 from tui.services import ephemeral_environment, ephemeral_teardown, ephemeral_topics
@@ -192,6 +194,22 @@ def test_protected_environments_and_their_servers_are_not_used(operations: Envir
     with pytest.raises(Refused, match="not used for tests"):
         create_ephemeral_environment(EnvironmentService(place, operations.environ), REQUEST)
     assert not Path(ephemeral_root(operations.environ)).exists()
+
+
+@pytest.mark.parametrize("live", [900, 999])
+def test_a_server_whose_memory_is_nearly_full_is_not_used(
+    live: int, operations: EnvironmentService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = SparkServer("sc://127.0.0.1:1", "t")
+    monkeypatch.setattr(ephemeral_environment, "server_of", lambda place, declared: server)
+    assert running_server(operations, "dev") is server, "no agent can be asked"
+    work = WorkOfPool(heap=ServerHeap(live, 1000))
+    monkeypatch.setattr(AgentCommands, "pool_work", lambda agent, pool: work)
+    if live == 900:
+        assert running_server(operations, "dev") is server
+    else:
+        with pytest.raises(Refused, match="memory of the pool's server is nearly full: 999 B"):
+            running_server(operations, "dev")
 
 
 class Brokers:

@@ -99,6 +99,9 @@ def pool_facts(
             yield SheetFact("cluster", tuple(map(Span, cluster)))
         if work.unread:
             yield SheetFact("executors", (Span(f"not known: {work.unread}", Tone.DIM),))
+        if work.heap is not None:
+            heap = f"{short_size(work.heap.live)} of {short_size(work.heap.limit)} for old objects are in use"
+            yield SheetFact("memory", (Span(heap, Tone.BAD if work.heap.shortage else Tone.PLAIN),))
         for number, executor in enumerate(work.executors):
             yield SheetFact("" if number else "executors", tuple(map(Span, _executor(executor, declared))))
     for number, (line, share) in enumerate(use.busiest(look.now)[:MOST_BUSY]):

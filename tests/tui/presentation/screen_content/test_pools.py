@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from core.model.states import PoolState
-from core.observed.spark_work import ClusterFigures, Executor, WorkOfPool
+from core.observed.spark_work import ClusterFigures, Executor, ServerHeap, WorkOfPool
 from core.project.model import Pool
 from state.row_types import PoolRow
 from tests.terminal.in_memory_backend import FakeBackend
@@ -13,7 +13,7 @@ from tests.terminal.pizzeria_values import NOW
 from tui.presentation.screen_content.pools import pool_columns, pool_facts, pool_row
 from tui.presentation.screen_content.statement_rows import RowContext
 from tui.presentation.screen_content.statement_sheet import sheet_lines, sheet_text
-from tui.presentation.styling.styled_text import line_width, plain
+from tui.presentation.styling.styled_text import Span, Tone, line_width, plain
 from tui.presentation.styling.table_layout import header
 from tui.presentation.styling.theme import UNICODE
 from tui.presentation.view.pools import PoolUse, uses_of_pools
@@ -51,6 +51,13 @@ def test_a_pool_on_a_cluster_shows_its_executors_beside_what_the_master_counts()
         "            executor 1 on h2  0 of 4 cores busy  tasks ran 0s in all",
         "            its server  no tasks  heap up to 900 MB",
     ]
+
+
+@pytest.mark.parametrize(("live", "tone"), [(350_000_000, Tone.PLAIN), (693_000_000, Tone.BAD)])
+def test_the_memory_of_a_server_is_bad_when_little_is_left(live: int, tone: Tone) -> None:
+    work = WorkOfPool(heap=ServerHeap(live, 699_000_000))
+    (memory,) = (each for each in pool_facts(use(), LOOK, no_agent=False, work=work) if each.name == "memory")
+    assert memory.parts == (Span(f"{live // 1_000_000} MB of 699 MB for old objects are in use", tone),)
 
 
 @pytest.mark.parametrize(
