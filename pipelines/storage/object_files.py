@@ -14,7 +14,7 @@ from concurrent.futures import Future
 from functools import lru_cache
 from typing import Any, Never, TypeVar
 
-from core.model.file_stores import StoreFault, store_kind
+from core.model.file_stores import GCS, StoreFault, store_kind
 from core.text.secret_masking import mask_secrets
 from pipelines.spark_connect import call_deadlines
 from pipelines.storage.hadoop_settings import NoSecret, hadoop_settings
@@ -60,6 +60,9 @@ class ObjectFiles(RemoteFiles):
 
     def entries(self, folder: str) -> Sequence[RemoteEntry]:
         try:
+            if store_kind(self._root) is GCS:
+                # Arrow's client of Google lists files alone, unless it has created a folder itself (26.0).
+                return self.below(folder).entries(folder)
             return list(self._listed(folder, recursive=False).values())
         except FileNotFoundError:
             if self.is_file(folder):
@@ -141,9 +144,9 @@ class ObjectFiles(RemoteFiles):
     def _refusal(self, path: str, error: Exception) -> OSError:
         """Return the error for a failure of the client, which reports most of its reasons only as text."""
         # Quoted names of files and folders could contain any of the words.
-        text = _NAMES.sub("", str(error))
+        text = _NAMES.sub("", _REQUEST.sub("", str(error)))
         if _MISSING.search(text):
-            return FileNotFoundError(errno.ENOENT, "No such bucket", path)
+            return FileNotFoundError(errno.ENOENT, "No such file or bucket", path)
         if _REFUSED.search(text):
             # A client keeps its keys. The next call reads them again, because they may have been renewed.
             self._client = None
@@ -167,14 +170,14 @@ class ObjectFiles(RemoteFiles):
 _LONGEST = 200
 _NAMES = re.compile(r"'[^']*'")
 _REQUEST = re.compile(r" ?\(Request ID: [^)]*\)| error_info=\{.*")
-_MISSING = re.compile(r"NO_SUCH_BUCKET|NoSuchBucket|ContainerNotFound")
+_MISSING = re.compile(r"NO_SUCH_BUCKET|NoSuchBucket|ContainerNotFound|\ANo such file or directory")
 _REFUSED = re.compile(
     r"ACCESS_DENIED|INVALID_ACCESS_KEY_ID|SIGNATURE_DOES_NOT_MATCH|INVALID_CLIENT_TOKEN_ID|EXPIRED_TOKEN|ExpiredToken"
     r"|HTTP status 40[13]|PERMISSION_DENIED|UNAUTHENTICATED|AuthorizationFailure|AuthenticationFailed|\b403\b"
 )
 _BUSY = re.compile(r"SLOW_DOWN|SlowDown|THROTTLING|SERVICE_UNAVAILABLE|HTTP status (?:429|503)")
 _SLOW = re.compile(r"Timeout was reached|Operation too slow|DEADLINE_EXCEEDED")
-_UNREACHABLE = re.compile(r"Could not (?:connect to server|resolve host[^,;}]*)|SSL[^,;}]*|CURL error \[\d+\]=[^,;}]*")
+_UNREACHABLE = re.compile(r"Could not (?:connect to server|resolve host[^,;}]*)|SSL[^,;}]*|(?<=\]=)[^,;}]+")
 """Words of the errors of Arrow 26 and of the clients inside of it."""
 
 
@@ -182,13 +185,22 @@ class ObjectListing:
     """Everything that was below a folder when it was listed."""
 
     def __init__(self, folder: str, entries: dict[str, RemoteEntry]) -> None:
-        """Arrange entries by folder; `entries` are by path."""
+        """Arrange entries by folder; `entries` are by path, and may lack folders that contain others."""
         self._entries = entries
         self._by_folder: dict[str, list[RemoteEntry]] = {folder: []}
-        for path, entry in entries.items():
+        for entry in entries.values():
             if entry.is_dir():
-                self._by_folder.setdefault(path, [])
-            self._by_folder.setdefault(path.rpartition("/")[0], []).append(entry)
+                self._add_folder(entry.path)
+            else:
+                self._add_folder(above := entry.path.rpartition("/")[0])
+                self._by_folder[above].append(entry)
+
+    def _add_folder(self, path: str) -> None:
+        if path not in self._by_folder:
+            self._by_folder[path] = []
+            above, _, name = path.rpartition("/")
+            self._add_folder(above)
+            self._by_folder[above].append(RemoteEntry(name, path, _folder_status()))
 
     def stat(self, path: str) -> RemoteStatus:
         if path in self._by_folder:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from fake_s3 import ACCESS_DENIED, KEY, SECRET, SLOW_DOWN, FakeS3, fake_s3
 from live_project import until
+from pyarrow import fs
 from spark_files import Consumer
 
 from core.model.errors import TryAgain
@@ -80,6 +81,29 @@ def test_everything_below_a_folder_is_listed_page_by_page_and_no_folder_by_itsel
     assert [each.path for each in view.entries(f"{s3.root}/d/x/y")] == [f"{s3.root}/d/x/y/f.json"]
     assert view.stat(f"{s3.root}/{STRANGE}").st_size == 5
     assert len(s3.requests) == 2
+
+
+class FilesAlone:
+    """What Arrow's client of Google does: it lists no folder, and reports a missing one without a code."""
+
+    def get_file_info(self, selector: fs.FileSelector) -> list[fs.FileInfo]:
+        paths = [path for path in ("lake/d/x/y/f", "lake/d/g") if path.startswith(f"{selector.base_dir}/")]
+        if not paths:
+            raise OSError(f"No such file or directory '{selector.base_dir}'")
+        return [fs.FileInfo(path, fs.FileType.File, mtime=1.0, size=1) for path in paths if selector.recursive]
+
+
+def test_folders_that_a_client_does_not_list_follow_from_their_files() -> None:
+    store = ObjectFiles("gs://lake", FilesAlone)
+    view = store.below("gs://lake/d")
+    assert view.is_folder("gs://lake/d/x/y") and view.stat("gs://lake/d/g").st_size == 1
+    for found in (store.entries("gs://lake/d"), view.entries("gs://lake/d")):
+        assert sorted((each.name, each.path, each.is_dir()) for each in found) == [
+            ("g", "gs://lake/d/g", False),
+            ("x", "gs://lake/d/x", True),
+        ]
+    with pytest.raises(FileNotFoundError):
+        store.below("gs://lake/none")
 
 
 def lag(s3: FakeS3, consumer: Path, files: TableCheckpoints, format: str = "json") -> tuple[int, int, bool]:
