@@ -116,6 +116,7 @@ def test_a_latency_shows_both_phases_with_stages_and_what_did_not_arrive(
         "note: a note",
     ):
         assert line in lines
+    assert any(line.startswith("a from landed ") and line.endswith(" 2.0 s, at most 40 s") for line in lines)
 
 
 def test_the_table_of_cpu_and_memory_is_at_most_80_columns_wide(

@@ -11,7 +11,7 @@ from core.bench.request import BenchKind
 from core.bench.result import BenchResult, Figure, FigureKind, TrialRecord
 from core.bench.scaled_project import Axis
 from tui.presentation.diagrams.lineage_svg import CHAR, LINE, SMALL, safe, svg_document
-from tui.presentation.reports.bench_figures import rate_words, second_words, use_values, use_words
+from tui.presentation.reports.bench_figures import rate_words, second_words, span_words, use_values, use_words
 from tui.presentation.reports.bench_results import (
     AXES,
     MOMENTS,
@@ -66,7 +66,7 @@ def _latency(result: BenchResult) -> tuple[list[str], float, float, list[str]]:
         y += 6
     lines += [*_axis(names, y, longest, WIDE / longest)]
     legend = list(_legend(46 + y + 34))
-    return lines, names + WIDE + 110, y + 34, legend
+    return lines, names + WIDE + 150, y + 34, legend
 
 
 def _known(result: BenchResult, phase: str) -> list[tuple[Figure, dict[FigureKind, Figure]]]:
@@ -96,7 +96,7 @@ def _bar(latency: Figure, each: dict[FigureKind, Figure], left: float, y: float,
     for value in (spread.p95, spread.p99):
         if value is not None:
             yield f'<path class="value" d="M{left + value * scale:.1f} {y + 2:.1f}V{y + THICK - 2:.1f}"/>'
-    yield _text(tail + 6, y + 10, f"{took(spread.p50)}, {took(spread.high)}", "small dim")
+    yield _text(tail + 6, y + 10, span_words(spread), "small dim")
 
 
 def _startup(result: BenchResult) -> tuple[list[str], float, float, list[str]]:
@@ -142,7 +142,7 @@ def _legend(y: float) -> Iterator[str]:
         yield f'<rect class="{colour}" x="{x:.1f}" y="{y - 9:.1f}" width="12" height="10"/>'
         yield _text(x + 17, y, words, "small dim")
         x += 17 + len(words) * SMALL + 18
-    yield _text(x, y, "bar: p50; line: to p99, or to the largest of few; strokes: p95, p99", "small dim")
+    yield _text(x, y, "bar: p50; strokes: p95, p99", "small dim")
 
 
 def _rates(result: BenchResult) -> tuple[list[str], float, float, list[str]]:

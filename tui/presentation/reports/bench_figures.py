@@ -81,6 +81,12 @@ def few_lines(spreads: Iterable[Distribution | None], remedy: str) -> list[str]:
     return [f"P95 and P99 need {LEAST} inputs, and there are {min(counts)}: {remedy}", ""] if counts else []
 
 
+def span_words(spread: Distribution) -> str:
+    """Return P50 and P99 or, of few inputs, the largest value, as in `2.0 s, at most 5.0 s`."""
+    most = "" if spread.p99 is not None else "at most "
+    return f"{second_words(spread.p50)}, {most}{second_words(spread.high)}"
+
+
 def spread_bars(known: Sequence[tuple[str, Distribution]], glyphs: Glyphs) -> list[str]:
     """Return a bar for each name, up to P50 and then to P99 or, of few inputs, to the largest value."""
     longest = max((spread.high for _, spread in known), default=0.0) or 1.0
@@ -89,7 +95,7 @@ def spread_bars(known: Sequence[tuple[str, Distribution]], glyphs: Glyphs) -> li
     for name, spread in known:
         half, whole = (max(1, round(value / longest * BAR)) for value in (spread.p50, spread.high))
         drawn = glyphs.full * half + glyphs.rest * (whole - half)
-        lines.append(f"  {name:{width}}  {drawn:{BAR}}  {second_words(spread.p50)}, {second_words(spread.high)}")
+        lines.append(f"  {name:{width}}  {drawn:{BAR}}  {span_words(spread)}")
     return lines
 
 
