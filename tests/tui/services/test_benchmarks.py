@@ -7,6 +7,7 @@ import pytest
 
 from core.model.errors import InvalidProject, Refused
 from core.model.names import TableName as T
+from pipelines.demo.scenarios import copy_scenario
 from tui.project_folder.environment_selection import select_environment
 from tui.services.benchmarks import bench_sources, choose_tables, texts_before
 from tui.services.environment_service import EnvironmentService
@@ -61,7 +62,7 @@ def test_what_is_joined_with_a_static_side_is_known_of_both(folder: Path, operat
     )
     tables = choose_tables(operations, ["a"], [])
     assert tables.static == ("side",)
-    streamed, static = bench_sources(operations, ["landed", "side"], {}, {}, tables.compared)
+    streamed, static = bench_sources(operations, map(T, ("landed", "side")), {}, {}, tables.compared)
     assert (streamed.joined, streamed.ends, streamed.within) == ((("id", "landed.id"),), ("end_at",), "")
     assert (static.joined, static.ends, static.within) == ((("no", "landed.id"),), (), "at")
 
@@ -98,3 +99,24 @@ def test_an_edited_statement_with_an_error_is_not_taken_for_an_unchanged_one(
     (folder / "pipelines/sources/p/a/sql-scripts/dml.a.sql").write_text("INSERT INTO a SELECT upper(kind FROM landed;")
     with pytest.raises(InvalidProject, match="the files that differ from HEAD have 1 problem"):
         texts_before(operations, "HEAD")
+
+
+@pytest.mark.parametrize(
+    ("number", "streamed", "static", "stand_ins", "topics"),
+    [
+        (1, 1, 5, 5, 0), (2, 1, 1, 1, 0), (3, 1, 1, 2, 0), (4, 1, 0, 0, 1), (5, 1, 0, 1, 0), (6, 5, 0, 0, 5),
+    ],
+)  # fmt: skip
+def test_every_scenario_of_the_demo_can_be_measured(
+    tmp_path: Path, number: int, streamed: int, static: int, stand_ins: int, topics: int
+) -> None:
+    folder = str(copy_scenario(tmp_path / "s", number).folder)
+    environ = {"HEADGATE_HOME": str(tmp_path / "home")}
+    operations = EnvironmentService(select_environment(environ, folder, environment="dev"), environ)
+    found = choose_tables(operations, [], [])
+    assert (len(found.streamed), len(found.static), len(found.stand_ins)) == (streamed, static, stand_ins)
+    assert sum(map(len, found.topics.values())) == topics
+    sources = bench_sources(operations, (*found.streamed, *found.static), {}, {}, found.compared)
+    joined = {column for each in sources if each.table in found.static for column, _ in each.joined}
+    assert joined == {1: {"id", "table_assignment_id", "client_id", "table_id"}, 3: {"order_id"}}.get(number, set())
+    assert [each.table for each in sources if each.within] == {1: ["orders"], 2: ["order_enriched"]}.get(number, [])
