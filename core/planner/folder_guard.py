@@ -7,6 +7,7 @@ folder is enough. Only the agent knows which folders exist; a folder at which it
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from core.model.file_stores import is_remote
 from core.model.names import TableName
 from core.model.table_formats import table_format
 from core.observed.seen_inputs import missing_folder
@@ -40,5 +41,9 @@ def judge_folders(declared: DeclaredTables, nodes: Sequence[PlanNode], answers: 
         GuardFinding.READ_FOLDER_MISSING.of(tables=(*tables,), parent=parent, folder=folder)
         for (parent, folder), tables in readers.items()
     )
-    commands = dict.fromkeys(f"mkdir -p {shlex.quote(folder)}" for _, folder in readers)
+    commands = dict.fromkeys(_creating(folder) for _, folder in readers)
     return Guard.of("folders", "deny", GuardFinding.FOLDERS_MISSING.of(missing=missing, commands=(*commands,)))
+
+
+def _creating(folder: str) -> str:
+    return f"{'hadoop fs -mkdir' if is_remote(folder) else 'mkdir'} -p {shlex.quote(folder)}"

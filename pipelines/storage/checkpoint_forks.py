@@ -27,7 +27,7 @@ from core.ports.storage import (
     VersionFolders,
 )
 from pipelines.storage.file_sources import TABLE_LOG_FOLDER, is_data
-from pipelines.storage.file_store import LOCAL, FolderEntry, store_of
+from pipelines.storage.file_store import LOCAL, FolderEntry, FolderView, store_of
 from pipelines.storage.file_stream_logs import LogEntry, batch_files, local_path, newest_batch, whole_table_log
 from pipelines.storage.file_system import read_json, write_json
 
@@ -340,13 +340,14 @@ def _has_log(table: str) -> bool:
     return store_of(table).is_folder(f"{table}/{TABLE_LOG_FOLDER}")
 
 
-def _below(folder: str) -> Iterator[FolderEntry]:
+def _below(folder: str, view: FolderView | None = None) -> Iterator[FolderEntry]:
     with suppress(FileNotFoundError, NotADirectoryError):
-        for entry in store_of(folder).entries(folder):
+        view = view or store_of(folder).below(folder)
+        for entry in view.entries(folder):
             if is_data(entry.name) and not entry.is_dir():
                 yield entry
             elif is_data(entry.name) and not store_of(folder).is_link(entry.path):
-                yield from _below(entry.path)
+                yield from _below(entry.path, view)
 
 
 def _batch_files(folder: str) -> dict[int, str]:

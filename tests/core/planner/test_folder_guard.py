@@ -26,6 +26,8 @@ def test_a_missing_folder_denies_the_start_of_its_readers_and_names_the_command(
     assert "read landed, and there is no folder /lake/dev/in it" in str(refusal.summary).replace("reads", "read")
     assert str(refusal.remedy) == "create it, an empty folder is enough: mkdir -p '/lake/dev/in it'"
     assert folders_of(found, PROJECT) == (LOCATION,)
+    (refusal,) = plan({folder_key(LOCATION): "s3a://lake/in"}).refusals
+    assert str(refusal.remedy).endswith(": hadoop fs -mkdir -p s3a://lake/in")
 
 
 def test_a_folder_that_exists_or_was_not_looked_for_leaves_no_trace_in_a_plan() -> None:
