@@ -42,7 +42,8 @@ from pipelines.agent.overlay_expiry import OverlayExpiry
 from pipelines.agent.pool import cluster_watch, pointers
 from pipelines.agent.pool.pointers import PointerCheck
 from pipelines.agent.pool.pool_catalog import leave_server
-from pipelines.agent.pool.pool_supervisor import HEAP_EVERY_S, UNKNOWN_S, PoolSupervisor
+from pipelines.agent.pool.pool_events import UNKNOWN_S
+from pipelines.agent.pool.pool_supervisor import HEAP_EVERY_S, PoolSupervisor
 from pipelines.agent.pool_work import PoolWork
 from pipelines.agent.reconciler import BeforeRound, Reconciler
 from pipelines.agent.requests.command_handler import CommandHandler
