@@ -5,7 +5,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from core.model.names import TableName, physical_name
-from core.model.states import PoolState, State, WantedState
+from core.model.states import State, WantedState
 from core.observed.planner_input import ObservedDeployment, ObservedPool, OpenTicket, OtherVersion
 from core.observed.table_statistics import TableStatistics
 from core.observed.versions import Deployment, serving_version
@@ -15,9 +15,6 @@ from state.row_types import EnvironmentRow
 IN_SERVICE = frozenset({State.STARTING, State.RUNNING, State.DEGRADED, State.STOPPING, State.PENDING})
 """States in which a version that is not serving counts as running."""
 
-
-UNFIT = frozenset({PoolState.SILENT, PoolState.DEGRADED, PoolState.DOWN, PoolState.FAILED})
-"""States in which a pool cannot run more statements."""
 
 NOT_MEASURED: Mapping[tuple[TableName, int], TableStatistics] = MappingProxyType({})
 NONE: Mapping[TableName, int] = MappingProxyType({})
@@ -64,7 +61,7 @@ def observe_pools(facts: EnvironmentRow) -> dict[str, ObservedPool]:
     if len(facts.pools) == 1 and not facts.pools[0].place:
         return {}
     return {
-        pool.name: ObservedPool(pool.cordoned_at is not None, pool.engine, pool.state if pool.state in UNFIT else "")
+        pool.name: ObservedPool(pool.cordoned_at is not None, pool.engine, pool.state if pool.state.is_fault else "")
         for pool in facts.pools
     }
 

@@ -20,6 +20,7 @@ from core.plan.model import (
     Exposure,
     Guard,
     LeftBehind,
+    Placement,
     Plan,
     PlanNode,
     PlanRefusal,
@@ -33,6 +34,7 @@ from core.plan.model import (
 from core.plan.preconditions import is_there
 from core.plan.request import PlanRequest, PromotedRevision, StrategyChoice
 from core.project.revision import RevisionTexts, texts_as_json, texts_from_json
+from core.text.sentence import Fact
 
 T = TypeVar("T")
 
@@ -153,7 +155,17 @@ _LEFT_OUT = {
     Guard: ("summary", "remedy", "kind", "fields"),
     PlanRefusal: ("guard", "kind", "fields"),
     PlanWarning: ("kind", "fields", "drifts"),
-    PlanNode: ("change", "evidence", "replay_rows", "replay_bytes", "eta_s", "retention", "undo", *_PREDICTED),
+    PlanNode: (
+        "placed",
+        "change",
+        "evidence",
+        "replay_rows",
+        "replay_bytes",
+        "eta_s",
+        "retention",
+        "undo",
+        *_PREDICTED,
+    ),
     Step: _PREDICTED,
     StrategyOffer: ("replay_rows", "replay_bytes", "eta_s", "disk_bytes"),
 }
@@ -176,6 +188,7 @@ def _node_as_json(node: PlanNode) -> dict[str, Any]:
     data["offers"] = [{**_flat(offer), "executable": offer.executable} for offer in node.offers]
     data["retention"] = _flat(node.retention) if node.retention is not None else None
     data["texts"], data["old"] = texts_as_json(node.texts), texts_as_json(node.old)
+    data["placed"] = node.placed.as_json() if node.placed is not None else None
     return data
 
 
@@ -235,7 +248,14 @@ def _node_from_json(data: Mapping[str, Any]) -> PlanNode:
         retention=_retention(data["retention"]) if data["retention"] else None,
         texts=texts_from_json(data["texts"]),
         old=texts_from_json(data["old"]),
+        # Plans of planner versions before 13 have none.
+        placed=_placed(data["placed"]) if data.get("placed") else None,
     )
+
+
+def _placed(data: Mapping[str, Any]) -> Fact[Placement]:
+    values = tuple((name, value) for name, value in data.items() if name not in ("kind", "sentence"))
+    return Fact(Placement[str(data["kind"]).upper()], values)
 
 
 def _retention(data: Mapping[str, Any]) -> Retention:

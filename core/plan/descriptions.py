@@ -223,6 +223,7 @@ def node_why(plan: Plan, table: TableName, options: str = "") -> tuple[str, ...]
     ]
     if node.because_of:
         lines.append(f"  because of {', '.join(node.because_of)}")
+    lines += [f"  {node.placed}"] if node.placed is not None else []
     lines += [f"  evidence: {evidence_words(seen)}" for seen in node.evidence]
     lines += [f"  {words}" for words in (values_words(node), spark_words(node)) if words]
     if node.lowered:

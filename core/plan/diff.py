@@ -201,6 +201,7 @@ _PARTS: dict[str, Callable[[PlanNode], str]] = {
     "level": lambda node: str(node.level),
     "classified": lambda node: str(node.classified).lower(),
     "to_spark": lambda node: "another statement" if node.confirmed_by_spark is False else "",
+    "pool": lambda node: node.pool,
     "revision": lambda node: node.revision[:12],
     "reads": lambda node: ", ".join(f"{b.parent} v{b.version}" for b in node.bindings),
     "loses": lambda node: ", ".join(node.loses),

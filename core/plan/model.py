@@ -15,7 +15,7 @@ from core.project.revision import RevisionTexts
 from core.text.sentence import Fact, FactKind, Sentence
 
 PLAN_FORMAT = "headgate.plan/1"
-PLANNER_VERSION = "12"
+PLANNER_VERSION = "13"
 """Version of the planner; an agent refuses plans of any other version."""
 
 _NOTHING_FOR_SPARK = frozenset(
@@ -68,6 +68,32 @@ class StrategyOffer:
     def executable(self) -> bool:
         """True if agents can execute the strategy; other strategies are offered only to show their cost."""
         return self.strategy in EXECUTABLE
+
+
+class Placement(FactKind):
+    """Why a statement runs in its pool."""
+
+    NAMED = "runs in {pool}, which its yml names"
+    DEFAULT = "runs in {pool}, the default pool"
+    STAYS = "stays in {pool}"
+    BACK = "goes back to {pool}, where this version ran"
+    CHOSEN = "runs in {pool}, which has room and was chosen when the plan was made"
+    ONLY = "runs in {pool}, the only pool that takes new statements"
+    ONLY_OF_CLASS = "runs in {pool}, the only pool of class {of_class} that takes new statements"
+    MOST_ROOM = "runs in {pool}, which has the most room: {percent} % of its {dimension} stay free"
+    MOST_ROOM_OF_CLASS = (
+        "runs in {pool}, which has the most room of class {of_class}: {percent} % of its {dimension} stay free"
+    )
+    FEWEST = "runs in {pool}, which has no capacity that could be exceeded, and only {statements:statement}"
+    FEWEST_OF_CLASS = (
+        "runs in {pool}, which is of class {of_class}, has no capacity that could be exceeded, and only "
+        "{statements:statement}"
+    )
+
+    @property
+    def is_choice(self) -> bool:
+        """True if the planner has chosen the pool."""
+        return self not in (Placement.NAMED, Placement.DEFAULT, Placement.STAYS, Placement.BACK)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +149,10 @@ class PlanNode:
     replay_bytes: int | None = None
     confirmed_by_spark: bool | None = None
     """True if Spark's analysis confirms the change, False if it contradicts it; None if it does neither."""
+    pool: str = ""
+    """Name of the pool in which the plan runs the version; empty if it runs none, or if there is only one pool."""
+    placed: Fact[Placement] | None = None
+    """Why that is its pool; None without one."""
 
     @property
     def row(self) -> str:

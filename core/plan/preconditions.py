@@ -137,7 +137,7 @@ def effects_by_table(plan: Plan) -> dict[TableName, TableEffect]:
     for node in plan.nodes:
         acts = node.action is not Action.KEEP
         asked = acts or node.table in plan.request.tables
-        says = f"{node.action} {node.strategy} {node.at} {node.revision}" if asked else ""
+        says = f"{node.action} {node.strategy} {node.at} {node.revision} {node.pool}".rstrip() if asked else ""
         serial = plan.preconditions.get(node.table, {}).get(SERIAL, "0")
         found[node.table] = TableEffect(int(serial), acts, says)
     return found

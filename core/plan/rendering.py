@@ -94,6 +94,7 @@ def plan_sections(plan: Plan, options: str = "") -> dict[str, tuple[str, ...]]:
         "REFUSED": tuple(f"{r.summary}. {_capitalized(str(r.remedy))}" for r in plan.refusals),
         "LEFT BEHIND": tuple(map(_left_behind, plan.left_behind)),
         "READERS": reader_sentences(plan),
+        "POOLS": tuple(f"{n.table} {n.placed}" for n in plan.nodes if n.placed and n.placed.kind.is_choice),
         "LOSES": loss_sentences(plan),
         "UNDO": undo_sentences(plan, options),
         "GUARDS": guard_sentences(plan),

@@ -32,7 +32,15 @@ from core.sql.statement import TableDdl
 class DeclaredTables:
     """The tables that a project declares, and the environment to plan for."""
 
-    def __init__(self, project: Project, environment: Environment, like: "DeclaredTables | None" = None) -> None:
+    def __init__(
+        self,
+        project: Project,
+        environment: Environment,
+        like: "DeclaredTables | None" = None,
+        places: Mapping[TableName, str] = MappingProxyType({}),
+    ) -> None:
+        self.places = places
+        """The pools, by table, of statements for which the planner chooses one; others may be missing."""
         self.project = project
         self.environment = environment
         self._like = like
@@ -60,9 +68,13 @@ class DeclaredTables:
         return self.project.compatibility(declared) if declared is not None else Compatibility.NONE
 
     def pool_of(self, table: TableName) -> Pool:
-        """Return the pool in which a table's statement is declared to run; the default pool if it is not declared."""
+        """Return the pool in which a table's statement is to run; the default pool if it is not declared."""
         declared = self.tables.get(table)
-        return self.environment.pool_of(declared.settings) if declared is not None else self.environment.pool
+        if declared is None:
+            return self.environment.pool
+        if table in self.places and self.environment.pools_for(declared.settings):
+            return next(pool for pool in self.environment.pools if pool.name == self.places[table])
+        return self.environment.pool_of(declared.settings)
 
     def is_gone(self, table: TableName) -> bool:
         """True if no file declares a table, not even one with errors."""
@@ -475,13 +487,15 @@ def planning_context(
     *,
     engine: str = "",
     pools: Mapping[str, ObservedPool] = MappingProxyType({}),
+    places: Mapping[TableName, str] = MappingProxyType({}),
     like: PlanningContext | None = None,
 ) -> PlanningContext:
     """Return the planning context of a project and its deployments, in time linear in tables and bindings.
 
-    Parsed revisions are reused from `like`, another context with mostly the same SQL.
+    `places` are those of `DeclaredTables`. Parsed revisions are reused from `like`, another context with mostly the
+    same SQL.
     """
-    declared = DeclaredTables(project, environment, like.declared if like else None)
+    declared = DeclaredTables(project, environment, like.declared if like else None, places)
     deployments = ObservedTables(declared, observed)
     revisions = TableRevisions(declared, deployments, parse_cache, like.revisions if like else None)
     changes = TableChanges(declared, deployments, revisions, answers, engine, pools=pools)

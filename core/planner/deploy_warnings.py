@@ -21,6 +21,7 @@ from core.planner.rewrite_in_place import rows_that_stay
 from core.planner.start_positions import epoch_of
 from core.planner.warning_and_refusal_kinds import JoinCause, PlanRefusalKind, PlanWarningKind
 from core.project.model import Compatibility, Table
+from core.project.resources import PoolClass
 from core.sql.metadata_columns import METADATA_NAMES
 from core.sql.statement import describe_log_start
 from core.text.sentence import Fact
@@ -98,7 +99,8 @@ def add_warnings(walk: DeployWalk, table: TableName) -> None:
 def _warn_of_pool(walk: DeployWalk, table: TableName) -> None:
     """Warn of a promoted statement that names a pool in an environment with one pool, where the name has no effect."""
     here, declared = walk.context.declared.environment, walk.context.declared.tables.get(table)
-    named = declared.settings.pool if declared is not None else ""
+    wanted = declared.settings.pool if declared is not None else ""
+    named = f"class {wanted.name}" if isinstance(wanted, PoolClass) else wanted
     if walk.scope.request.promoted_from and named not in ("", here.pool.name) and not here.named_pools:
         only = PlanWarningKind.POOL_NOT_HERE.of(pool=named, environment=here.name, only=here.pool.name)
         walk.found.warn(table, only)

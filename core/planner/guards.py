@@ -19,7 +19,8 @@ from core.plan.model import Guard, PlanNode, PlanRefusal, Retention, RetentionKi
 from core.plan.request import EARLIEST, PlanRequest
 from core.planner.context import DeclaredTables, ObservedTables
 from core.planner.folder_guard import judge_folders
-from core.planner.pool_load import loads_after, loads_of, over_capacity, pool_of_version
+from core.planner.placement import STARTS
+from core.planner.pool_load import loads_after, loads_of, over_capacity
 from core.planner.promotion import source_conditions
 from core.planner.topic_guard import BEGINS_READING, judge_topics
 from core.planner.warning_and_refusal_kinds import GuardFinding
@@ -55,6 +56,8 @@ class GuardInput:
     """Tables whose rebuild writes the messages of an existing topic again, sorted."""
     pools: Mapping[str, ObservedPool] = field(default_factory=dict)
     """What is known of each of several pools, by name."""
+    unplaced: tuple[Finding, ...] = ()
+    """Why statements of the plan are in no pool."""
 
     @cached_property
     def rebuilt(self) -> tuple[PlanNode, ...]:
@@ -85,10 +88,7 @@ class GuardInput:
 
     def pool_then(self, node: PlanNode) -> str:
         """Return the name of the pool in which the version of a node runs after the plan."""
-        if node.action in (Action.ROLLBACK, Action.UNDELETE):
-            seen = self.observed.deployment(node.table)
-            return pool_of_version(self.declared.environment, seen, node.version)
-        return self.declared.pool_of(node.table).name
+        return node.pool or self.pool_now(node.table)
 
     def protects(self, table: TableName) -> bool:
         """True if the table or the whole environment is protected against changes in place."""
@@ -129,6 +129,7 @@ def judge_plan(
     answers: Mapping[str, str] = MappingProxyType({}),
     topics_rewritten: Iterable[TableName] = (),
     pools: Mapping[str, ObservedPool] = MappingProxyType({}),
+    unplaced: tuple[Finding, ...] = (),
 ) -> GuardVerdicts:
     """Apply all guards to a plan's nodes and steps, under the policy and the declared protections."""
     case = GuardInput(
@@ -142,6 +143,7 @@ def judge_plan(
         source=source,
         topics_rewritten=tuple(sorted(topics_rewritten)),
         pools=pools,
+        unplaced=unplaced,
     )
     inputs = judge_topics(declared, nodes, answers), judge_folders(declared, nodes, answers)
     found = (_checkpoints(case), _views(case), _readers(case), _rates(case), *_in_place(case), *_promotion(case))
@@ -434,8 +436,9 @@ def _overfull(case: GuardInput, found: Mapping[str, Finding]) -> list[Finding]:
         return []
     deployments = case.observed.deployments
     before = loads_of(environment, deployments.values())
+    nodes = [node for node in case.nodes if node.pool or node.action not in STARTS or not environment.named_pools]
     after = loads_after(
-        environment, before, observed=deployments, nodes=case.nodes, steps=case.steps, pool_then=case.pool_then
+        environment, before, observed=deployments, nodes=nodes, steps=case.steps, pool_then=case.pool_then
     )
     return [
         GuardFinding.POOL_AT_CAPACITY.of(found=found[pool.name], pool=pool.name, over=over)
@@ -446,8 +449,9 @@ def _overfull(case: GuardInput, found: Mapping[str, Finding]) -> list[Finding]:
 
 def _pools(case: GuardInput, begun: Sequence[PlanNode]) -> Guard:
     """Judge each pool that gets additional statements by its own capacity, and all together by the policy."""
-    moved = [node for node in case.nodes if _moves(node, case)]
-    more, pools = Counter(map(case.pool_then, (*begun, *moved))), case.declared.environment.pools
+    grown, pools = [*begun, *(node for node in case.nodes if _moves(node, case))], case.declared.environment.pools
+    grown = [node for node in grown if node.pool]
+    more = Counter(node.pool for node in grown)
     where = tuple(_places(case))
     grows = GuardFinding.POOL_GROWS_FOR_BOTH if case.rebuilt else GuardFinding.POOL_GROWS
     found = {
@@ -456,7 +460,7 @@ def _pools(case: GuardInput, begun: Sequence[PlanNode]) -> Guard:
         else GuardFinding.POOL_UNCHANGED.of(pool=pool.name)
         for pool in pools
     }
-    denied = list(_into_cordoned(case, (*begun, *moved))) + _overfull(case, found)
+    denied = [*case.unplaced, *_into_cordoned(case, grown), *_overfull(case, found)]
     if denied:
         all_of_them = GuardFinding.POOLS_REFUSE.of(reasons=tuple(denied))
         return Guard.of("pool", DENY, denied[0] if len(denied) == 1 else all_of_them)
@@ -465,8 +469,8 @@ def _pools(case: GuardInput, begun: Sequence[PlanNode]) -> Guard:
     if not more:
         names = ", ".join(pool.name for pool in pools)
         return Guard.of("pool", OK, GuardFinding.POOL_UNCHANGED.of(pool=names))
-    grown = tuple(found[pool.name] for pool in pools if more[pool.name])
-    together, most = GuardFinding.POOLS_GROW.of(pools=grown), case.policy.max_statements
+    all_grown = tuple(found[pool.name] for pool in pools if more[pool.name])
+    together, most = GuardFinding.POOLS_GROW.of(pools=all_grown), case.policy.max_statements
     after = case.queries + len(begun)
     if most is not None and after > most:
         return Guard.of("pool", DENY, GuardFinding.POOL_FULL.of(found=together, statements=after, most=most))
@@ -479,7 +483,7 @@ def _pools(case: GuardInput, begun: Sequence[PlanNode]) -> Guard:
 def _into_cordoned(case: GuardInput, nodes: Sequence[PlanNode]) -> Iterator[Finding]:
     for name, seen in case.pools.items():
         # A version that served before goes back to where it was.
-        new = [each.table for each in nodes if each.action is not Action.ROLLBACK and case.pool_then(each) == name]
+        new = [each.table for each in nodes if each.action is not Action.ROLLBACK and each.pool == name]
         if seen.cordoned and new:
             yield GuardFinding.POOL_CORDONED.of(tables=tuple(new), pool=name)
 
@@ -488,12 +492,9 @@ def _places(case: GuardInput) -> Iterator[Finding]:
     """Yield for each pool which statements the plan starts there, because their texts may name none."""
     tables: dict[str, list[TableName]] = {pool.name: [] for pool in case.declared.environment.pools}
     for node in case.nodes:
-        if node.action in _STARTS and node.version:
-            tables[case.pool_then(node)].append(node.table)
+        if node.action in STARTS and node.pool:
+            tables[node.pool].append(node.table)
     return (GuardFinding.RUN_IN.of(tables=tuple(each), pool=pool) for pool, each in tables.items() if each)
-
-
-_STARTS = frozenset({Action.START, Action.RESUME, Action.RESTART, Action.REBUILD})
 
 
 def _moves(node: PlanNode, case: GuardInput) -> bool:

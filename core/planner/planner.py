@@ -1,7 +1,8 @@
 """Planning as a pure function of project, environment, observations and request: every process gets the same plan."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from types import MappingProxyType
 
 from core.changes.spark_questions_and_answers import AnalysisQuestion
@@ -21,6 +22,7 @@ from core.planner.folder_guard import read_folders
 from core.planner.guards import judge_plan
 from core.planner.left_behind_and_exposures import exposures
 from core.planner.orphans_to_reuse_or_trash import without_orphans
+from core.planner.placement import PlacedNodes, place_nodes, presumed_places
 from core.planner.plan_nodes import PlanBody
 from core.planner.promotion import promotion_refusals
 from core.planner.rollback import rollback_body, undelete_body
@@ -49,6 +51,7 @@ def make_plan(
     durations: StepDurations = MappingProxyType({}),
     source: Mapping[TableName, SourceTable] = MappingProxyType({}),
     pools: Mapping[str, ObservedPool] = MappingProxyType({}),
+    chosen: Mapping[TableName, str] = MappingProxyType({}),
 ) -> Plan:
     """Return the plan for a request; a plan with `refusals` has no steps.
 
@@ -57,15 +60,14 @@ def make_plan(
     only make a change more severe, and to the topics that the agent has seen. `policy` is the recorded policy; without
     it, the declared policy applies. `headroom` contains measurements of disk and pool, and `durations` the measured
     durations of steps in earlier runs. `source` contains the serving tables of the environment from which the request
-    promotes revisions, and `pools` what is known of each of several pools. `parse_cache` only saves time. Time is
+    promotes revisions, and `pools` what is known of each of several pools. `chosen` has the pools, by table, in which a
+    reviewed plan has placed statements; they are kept while they have room. `parse_cache` only saves time. Time is
     linear in tables and reads.
     """
     if environment not in project.environments:
-        raise UsageError(
-            f"there is no environment {environment}",
-            remedy=did_you_mean(environment, project.environments)
-            or f"environments: {', '.join(project.environments)}",
-        )
+        names = project.environments
+        remedy = did_you_mean(environment, names) or f"environments: {', '.join(names)}"
+        raise UsageError(f"there is no environment {environment}", remedy=remedy)
     request = normal_request(request)
     if request.continues:
         observed = without_orphans(observed)
@@ -80,17 +82,55 @@ def make_plan(
         else:
             project = broken_files.with_deployed_revisions(project, observed, parse_cache)
     here = project.environments[environment]
-    context = planning_context(project, here, observed, parse_cache, answers, engine=headroom.engine, pools=pools)
-    declared = context.declared.environment.declared_policy(
-        t for t, found in project.tables.items() if found.settings.protect
+    policy = policy or here.declared_policy(t for t, found in project.tables.items() if found.settings.protect)
+    in_places = partial(
+        planning_context, project, here, observed, parse_cache, answers=answers, engine=headroom.engine, pools=pools
     )
-    policy = policy or declared
+    drafted = partial(_drafted, request=request, policy=policy, has_errors=has_errors)
+    presumed = presumed_places(project, here, observed, request, pools)
+    draft = drafted(in_places(places=presumed), chosen=chosen)
+    if any(draft.placed.names.get(table, pool) != pool for table, pool in presumed.items()):
+        # A statement that is deployed leaves its pool, which is a change of it.
+        places = {**presumed, **draft.placed.names}
+        draft = drafted(in_places(places=places, like=draft.context), chosen=places)
+    sealed = _sealed(draft, answers, policy=policy, headroom=headroom, source=source)
+    return _predicted(draft.context, sealed, headroom.engine, durations) if sealed.steps else sealed
+
+
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    """A plan before guards, preconditions and hash are added, with the subjects from which it was made."""
+
+    context: PlanningContext
+    scope: PlanScope
+    body: PlanBody
+    placed: PlacedNodes
+
+
+def _drafted(
+    context: PlanningContext,
+    *,
+    request: PlanRequest,
+    policy: Policy,
+    chosen: Mapping[TableName, str],
+    has_errors: bool,
+) -> _Draft:
     scope = replace(resolve_scope(request, context), holds=request.hold or policy.hold)
-    draft = _BODIES[request.verb](context, scope)
+    body = _BODIES[request.verb](context, scope)
     if has_errors:
-        broken_files.refuse_broken_plan(context, scope, draft)
-    sealed = _sealed(context, scope, draft, answers, policy=policy, headroom=headroom, source=source, pools=pools)
-    return _predicted(context, sealed, headroom.engine, durations) if sealed.steps else sealed
+        from core.planner.broken_files import refuse_broken_plan
+
+        refuse_broken_plan(context, scope, body)
+    placed = place_nodes(
+        context.declared,
+        context.observed.deployments,
+        request,
+        body.nodes,
+        body.steps,
+        pools=context.changes.pools_seen,
+        chosen=chosen,
+    )
+    return _Draft(context, scope, body, placed)
 
 
 _BODIES: Mapping[str, Callable[[PlanningContext, PlanScope], PlanBody]] = {
@@ -140,38 +180,37 @@ def _predicted(context: PlanningContext, plan: Plan, engine: str, durations: Ste
 
 
 def _sealed(
-    context: PlanningContext,
-    scope: PlanScope,
-    draft: PlanBody,
+    draft: _Draft,
     answers: Mapping[str, str],
     *,
     policy: Policy,
     headroom: Headroom,
     source: Mapping[TableName, SourceTable],
-    pools: Mapping[str, ObservedPool],
 ) -> Plan:
+    context, scope, body, nodes = draft.context, draft.scope, draft.body, draft.placed.nodes
     again = PlanWarningKind.WRITTEN_AGAIN.code
     verdicts = judge_plan(
         context.declared,
         context.observed,
         scope.request,
-        draft.nodes,
-        draft.steps,
+        nodes,
+        body.steps,
         policy=policy,
         headroom=headroom,
         answers=answers,
         source=source,
-        pools=pools,
-        topics_rewritten=[TableName(warning.table) for warning in draft.warnings if warning.kind == again],
+        pools=context.changes.pools_seen,
+        unplaced=draft.placed.refused,
+        topics_rewritten=[TableName(warning.table) for warning in body.warnings if warning.kind == again],
     )
-    promotion = promotion_refusals(context, scope.request, draft.nodes, source)
-    found = {*scope.refusals, *draft.refusals, *promotion, *verdicts.refusals}
+    promotion = promotion_refusals(context, scope.request, nodes, source)
+    found = {*scope.refusals, *body.refusals, *promotion, *verdicts.refusals}
     refusals = tuple(sorted(found, key=lambda r: (r.table, r.summary)))
-    steps = () if refusals else tuple(draft.steps)
-    warnings = {*scope.warnings, *draft.warnings, *not_executable_warnings(draft.nodes)}
-    if not draft.steps:
+    steps = () if refusals else tuple(body.steps)
+    warnings = {*scope.warnings, *body.warnings, *not_executable_warnings(nodes)}
+    if not body.steps:
         warnings = {warning for warning in warnings if warning.kind != PlanWarningKind.PROMOTED.code}
-    behind = tuple(sorted(set(draft.left_behind), key=lambda left: (left.table, left.reads)))
+    behind = tuple(sorted(set(body.left_behind), key=lambda left: (left.table, left.reads)))
     plan = Plan(
         hash="",
         project_id=context.declared.project.id,
@@ -179,7 +218,7 @@ def _sealed(
         protected=context.declared.environment.protected or policy.protected,
         planner=PLANNER_VERSION,
         request=scope.request,
-        nodes=draft.nodes,
+        nodes=nodes,
         order=tuple(dict.fromkeys(table for step in steps for table in (step.tables or (step.table,)))),
         steps=steps,
         left_behind=behind,
@@ -187,8 +226,8 @@ def _sealed(
         refusals=refusals,
         warnings=tuple(sorted(warnings, key=lambda w: (not w.multiplies_rows, w.table, w.summary))),
         approvals=verdicts.approvals if steps else 0,
-        readers=exposures(context.declared, context.observed, draft.nodes),
+        readers=exposures(context.declared, context.observed, nodes),
         policy=policy.digest,
-        preconditions=preconditions(context.observed.deployments, context.bindings.readers, draft.nodes),
+        preconditions=preconditions(context.observed.deployments, context.bindings.readers, nodes),
     )
     return replace(plan, hash=plan_hash(plan))

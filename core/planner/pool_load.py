@@ -63,6 +63,9 @@ class Full(FactKind):
     """Why a pool does not take a statement."""
 
     WOULD_HOLD = "with {table}, {pool} would hold {over:and}"
+    CORDONED = "{pool} is cordoned"
+    UNFIT = "{pool} is {state}"
+    NOW_HOLDS = "{pool} would hold {over:and} by now"
 
 
 def need(yml: str, trigger: str = "", measured: TableStatistics | None = None) -> Load:

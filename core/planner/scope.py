@@ -277,13 +277,19 @@ def _warnings_of_drain(request: PlanRequest, context: PlanningContext) -> Iterat
     if not pool:
         return
     yield PlanWarning.of("", PlanWarningKind.CORDONS.of(pool=pool))
-    yield PlanWarning.of("", PlanWarningKind.FILES_NAME_POOL.of(pool=pool, tables=request.tables))
+    here, tables = context.declared.environment, context.declared.tables
+    if named := tuple(t for t in request.tables if t in tables and not here.pools_for(tables[t].settings)):
+        yield PlanWarning.of("", PlanWarningKind.FILES_NAME_POOL.of(pool=pool, tables=named))
     if request.lost:
         yield PlanWarning.of("", PlanWarningKind.STATED_GONE.of(pool=pool))
-    for table, seen in context.observed.deployments.items():
-        is_here = seen.version and context.declared.environment.pool_holding(seen.pool).name == pool
-        if is_here and table not in request.tables and seen.state in AT_REST:
-            yield PlanWarning.of(table, PlanWarningKind.STAYS_IN_POOL.of(state=seen.state, pool=pool))
+    stays = tuple(
+        table
+        for table, seen in context.observed.deployments.items()
+        if seen.version and here.pool_holding(seen.pool).name == pool
+        if table not in request.tables and seen.state in AT_REST
+    )
+    if stays:
+        yield PlanWarning.of("", PlanWarningKind.STAY_IN_POOL.of(tables=stays, pool=pool))
 
 
 def _unknown(noun: str, name: str, known: Collection[str]) -> PlanRefusal:

@@ -20,7 +20,7 @@ from core.planner.context import PlanningContext, planning_context
 from core.planner.deploy import deploy_body
 from core.planner.rollback import TO_FORMER, undo_by_rollback, undos_by_former_versions
 from core.planner.scope import normal_request, resolve_scope
-from core.project.model import Project
+from core.project.model import Pool, Project
 from core.project_reader.parse_cache import ParseCache
 
 UNTIL = f"until {UNDO_D:g} days after the run, unless another plan changes them first"
@@ -216,7 +216,11 @@ def _planned(
     durations: StepDurations,
 ) -> tuple[tuple[PlanNode, ...], PlanRefusal | None]:
     here, pools = context.declared.environment, context.changes.pools_seen
-    other = planning_context(project, here, observed, ParseCache(), engine=engine, pools=pools, like=context)
+    places = {**context.declared.places, **{table: seen.pool.name for table, seen in observed.items() if seen.pool}}
+    places = {table: name for table, name in places.items() if name in {pool.name for pool in here.named_pools}}
+    other = planning_context(
+        project, here, observed, ParseCache(), engine=engine, pools=pools, places=places, like=context
+    )
     scope = resolve_scope(request, other)
     body = deploy_body(other, scope, with_steps=bool(durations))
     refusals = (*scope.refusals, *body.refusals)
@@ -244,9 +248,17 @@ def _with_old_texts(context: PlanningContext, edited: Iterable[PlanNode]) -> Pro
     return replace(project, tables=tables)
 
 
-def _engine_then(context: PlanningContext, table: TableName, engine: str) -> str:
-    """Return the Spark version with which a declared table's statement runs after the plan; empty if unknown."""
-    return context.changes.engine_of(table) if context.declared.environment.named_pools else engine
+def _engine_then(context: PlanningContext, node: PlanNode, engine: str) -> str:
+    """Return the Spark version with which a table's statement runs after the plan; empty if unknown."""
+    if not context.declared.environment.named_pools:
+        return engine
+    known = context.changes.pools_seen.get(node.pool)
+    return known.engine if known is not None else ""
+
+
+def _pool_then(context: PlanningContext, node: PlanNode) -> Pool:
+    here = context.declared.environment
+    return recorded_pool(next((pool for pool in here.named_pools if pool.name == node.pool), here.pool))
 
 
 def _afterwards(
@@ -275,7 +287,7 @@ def _afterwards(
                     checkpoint_ok=True,
                     begun=True,
                     orphan_versions=(),
-                    pool=recorded_pool(context.declared.pool_of(node.table)) if seen.pool is not None else None,
-                    engine=_engine_then(context, node.table, engine) or seen.engine,
+                    pool=_pool_then(context, node) if seen.pool is not None else None,
+                    engine=_engine_then(context, node, engine) or seen.engine,
                 )
     return found

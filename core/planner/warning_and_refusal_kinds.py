@@ -193,7 +193,10 @@ class PlanWarningKind(FactKind):
         "whoever applies this plan states that nothing runs in {pool} any more: if a query goes on there, two queries "
         "write one table, and rows are lost or doubled"
     )
-    STAYS_IN_POOL = "is {state} and stays in {pool}, where it cannot be started while that is cordoned"
+    STAY_IN_POOL = (
+        "{tables:few} {tables:does/do} not run and {tables:stays/stay} in {pool}, where nothing can be started while "
+        "that is cordoned"
+    )
     FILES_DIFFER = "the files of {tables} hold other texts: the next deploy brings them back"
     ENVIRONMENT_CHANGED = (
         "its environment changed ({change}), but it is not part of the request: it stays on its deployed revision"
@@ -561,6 +564,14 @@ class GuardFinding(FactKind):
     POOL_CORDONED = (
         "{tables:few} would start in {pool}, which is cordoned and takes no new statements",
         "name another pool in their yml, or headgate pool uncordon {pool}",
+    )
+    NO_POOL_HAS_ROOM = (
+        "{tables:few} {tables:fits/fit} into no pool: {rooms:;}",
+        "plan fewer tables at once, raise capacity: of a pool in headgate.yml, or add a pool",
+    )
+    NO_POOL_TAKES = (
+        "no pool takes {tables:few}: {why:;}",
+        "uncordon a pool, wait until one is up, or add one: headgate pool list",
     )
     POOLS_REFUSE = "{reasons:;}", "name other pools in their yml, uncordon pools, or raise capacity: in headgate.yml"
     POOLS_GROW = "{pools:;}"

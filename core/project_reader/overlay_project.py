@@ -117,7 +117,7 @@ def overlay_manifest(
         _set(copy, "data", absolute_data_folder(folder, declared, lambda path: str(PurePosixPath(path))))
         _set(environments, key.value, copy)
     own = _mapping(copies[base])
-    dropped = {"colour", "sources", "naming", *(["pools"] if "pool" in section else [])}
+    dropped = {"colour", "sources", "naming", *(["pools", "placement"] if "pool" in section else [])}
     own.value = [(key, node) for key, node in own.value if key.value not in dropped]
     for key, value in {"protected": False, "policy": {}, **section}.items():
         _set(own, key, value)

@@ -174,21 +174,23 @@ def _payload(section: "YamlSection", default: str) -> str:
 
 
 def read_amounts(section: "YamlSection", key: str, default: Amounts, *, with_statements: bool = False) -> Amounts:
-    """Read cores and memory, and also a number of statements, from the mapping under a key, whose parts are optional.
+    """Read cores and memory, and also a number of statements, from the mapping under a key; each part is optional.
 
-    Parts that are missing or invalid get the default.
+    Without the key, return the default. A part that is invalid counts as missing.
     """
     below = section.section(key)
     if below is None:
         return default
     below.only(("statements", "cores", "memory") if with_statements else ("cores", "memory"))
-    memory, mib = below.text("memory", ""), default.mib
-    if memory and is_memory(memory, 1):
-        mib = mebibytes(memory)
-    elif memory:
+    memory = below.text("memory", "")
+    if memory and not is_memory(memory, 1):
         below.wrong("memory", f"a size from 1m to {MOST_MIB // 1024}g", "write memory: 512m")
-    statements = below.count("statements", example="40") if with_statements else None
-    return Amounts(statements, below.bound("cores", most=MOST_CORES, example="0.5") or default.cores, mib)
+        memory = ""
+    return Amounts(
+        below.count("statements", example="40") if with_statements else None,
+        below.bound("cores", most=MOST_CORES, example="0.5"),
+        mebibytes(memory) if memory else None,
+    )
 
 
 def _pool(section: "YamlSection", default: str | PoolClass) -> str | PoolClass:
@@ -422,10 +424,8 @@ def deployed_yml_as_file(yml: str, defaults: Settings) -> str:
         left_out = ("trigger", "changes_of") if "mode" in given else ("trigger", "changes_of", "sequence", "deletes")
         if key in given or key in left_out or getattr(defaults, key) == own:
             continue
-        if own == UNLIMITED:
-            # Without these keys, each part has the project's default, which a revision does not name.
-            continue
-        value = "[]" if isinstance(own, tuple) else "false" if isinstance(own, bool) else _quoted(own)
+        value = "{}" if own == UNLIMITED else "[]" if isinstance(own, tuple) else ""
+        value = value or ("false" if isinstance(own, bool) else _quoted(own))
         lines.append(f"{key}: {{behind: {value}}}\n" if key == "objective" else f"{key}: {value}\n")
     return "".join(lines)
 

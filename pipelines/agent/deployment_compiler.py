@@ -14,7 +14,7 @@ from core.observed.served_environment import ServedEnvironment
 from core.observed.versions import Deployment
 from core.plan.model import PlanNode
 from core.ports.spark import NEWEST_WRITER, Upsert
-from core.project.model import APPEND, UPSERT, Environment, Settings
+from core.project.model import APPEND, UPSERT, Environment, Pool, Settings
 from core.project.naming import Naming
 from core.project.revision import RevisionTexts
 from core.project_reader.table_yml import read_settings
@@ -170,8 +170,13 @@ def compile_deployment(
         external=external,
         begins_where=node.begins_where,
         # Among several pools, a version belongs to one from its creation on; a start adds the settings it has.
-        pool=recorded_pool(layout.environment.pool_of(settings)) if layout.environment.named_pools else None,
+        pool=recorded_pool(_pool_of(node, layout.environment, settings)) if layout.environment.named_pools else None,
     )
+
+
+def _pool_of(node: PlanNode, environment: Environment, settings: Settings) -> Pool:
+    """Return the pool that the plan has chosen; plans of planner versions before 13 have left that to the settings."""
+    return next((pool for pool in environment.named_pools if pool.name == node.pool), environment.pool_of(settings))
 
 
 def compile_statement(

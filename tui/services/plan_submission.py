@@ -219,6 +219,7 @@ def _submission(place: SelectedEnvironment, plan: Plan, declared: "ProjectDeclar
         "hash": plan.hash,
         "folder": place.folder,
         "planner": PLANNER_VERSION,
+        "pools": {node.table: node.pool for node in plan.nodes if node.pool},
     }
 
 

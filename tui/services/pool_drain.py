@@ -10,6 +10,7 @@ from core.observed.planner_input import SourceTable
 from core.observed.versions import Deployment
 from core.plan.request import PlanRequest
 from core.planner.pool_drain import plan_drain
+from core.planner.pool_load import settings_of
 from core.planner.scope import normal_request
 from core.project.revision import RevisionTexts
 from core.text.sentence import Sentence
@@ -57,7 +58,7 @@ def planned_drain(
         pool_named(facts, name)
     if pool == asked.drains_to:
         raise UsageError(f"{pool} cannot be drained into itself", remedy="name another pool: headgate pool list")
-    cordoned = {row.name for row in facts.pools if row.cordoned_at is not None}
+    cordoned = {row.name for row in facts.pools if row.cordoned_at is not None or row.state.is_fault}
     found = plan_drain(
         environment,
         reader.deployments(),
@@ -78,7 +79,9 @@ def planned_drain(
             raise Refused(f"no statement runs in {pool}, and it is cordoned already", remedy=remedy)
         raise Refused(f"no statement runs in {pool}", remedy=f"headgate pool cordon {pool} keeps it so")
     here = deployed_tables(reader)
-    moved = {table: _in_pool(here[table], to) for table, to in found.moves.items()}
+    # The planner chooses the pools of statements that leave it the choice, and their texts stay as they are.
+    chosen = {table for table in found.moves if environment.pools_for(settings_of(here[table].texts.yml))}
+    moved = {table: here[table] if table in chosen else _in_pool(here[table], to) for table, to in found.moves.items()}
     project = declared_as_deployed({**here, **moved}, declared, parse_cache, place.environment)
     refuse_unfit(project, moved, place.environment, place.environment)
     return PlannedDrain(normal_request(replace(asked, tables=tuple(moved), children="none")), project, {})

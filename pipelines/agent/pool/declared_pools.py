@@ -4,6 +4,7 @@ A pool is identified by its place, so that queries are found again whatever the 
 that is no longer declared are started in another one, which must not happen while their queries may be alive.
 """
 
+from collections.abc import Collection
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 
@@ -13,8 +14,8 @@ from core.model.errors import LedgerUnavailable, Refused
 from core.model.names import query_name
 from core.model.states import ALIVE, State
 from core.observed.versions import Deployment
+from core.planner.pool_load import settings_of
 from core.project.model import Environment, Pool, Settings
-from core.project_reader.table_yml import read_settings
 from pipelines.local_pool.connect_server import LocalPool
 from state.ledger import Ledger
 from state.row_types import PoolRow
@@ -37,16 +38,28 @@ def declare_pools(ledger: Ledger, environment: Environment, places: EnvironmentP
             row = replace(row, declared=Pool(row.name, facts.serves.pool))
         if row.place not in declared or (row.place and _address(row.declared) != _address(declared[row.place])):
             _refuse_running(row, [each for each in deployments if _is_in(row, each)], environment, places)
-    names = {pool.name for pool in environment.named_pools}
+    names, cordoned = (
+        {pool.name for pool in environment.named_pools},
+        {row.name for row in facts.pools if row.cordoned_at},
+    )
     for each in deployments if names else ():
         if each.pool is not None and each.pool.name not in names:
-            to = environment.pool_of(read_settings(each.texts.yml, "", Settings(), []))
+            to = _pool_instead(environment, settings_of(each.texts.yml), cordoned)
             ledger.update_deployment(each.table, each.version, pool=pool_at_start(to, each.pool))
     # Last, so that an agent that is killed before has this to do again. On a full disk, an agent whose pools are known
     # starts nevertheless, because a stop does not need the ledger.
     known = [row.place for row in facts.pools] == list(declared)
     with suppress(LedgerUnavailable) if known else nullcontext():
         ledger.declare_pools(list(declared.items()))
+
+
+def _pool_instead(environment: Environment, settings: Settings, cordoned: Collection[str]) -> Pool:
+    """Return the pool that settings name or, if they name none that is declared, the first that is not cordoned."""
+    default = environment.pool_of(settings)
+    if default.name == settings.pool:
+        return default
+    choice = (default, *(environment.pools_for(settings) or environment.named_pools))
+    return next((pool for pool in choice if pool.name not in cordoned), default)
 
 
 def _address(pool: Pool | None) -> str:

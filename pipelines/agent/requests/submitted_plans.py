@@ -27,9 +27,10 @@ from core.planner.scope import normal_request
 from core.planner.strategy_costs import refuse_not_executable
 from core.policy.roles_and_rules import Policy
 from core.project.manifest_head import MANIFEST_PATH
-from core.project.model import Project
+from core.project.model import Environment, Project
 from core.project.unreadable_file import texts_from_json
 from core.project_reader.loader import read_sound_tables
+from core.project_reader.manifest import read_manifest
 from core.project_reader.parse_cache import ParseCache
 from core.project_reader.paths import jar_path
 from core.run.records import RunRow, StepRow
@@ -92,7 +93,8 @@ class SubmittedPlans:
         refuse_edited_environment(declared, str(args["texts"][MANIFEST_PATH]), self._agent)
         made_at = self._made_at(args, wanted) if saved else self._agent.clock()
         observed = self._observed()
-        plan = self._plan(project, observed, request, self._source(project, request))
+        chosen = {node.table: node.pool for node in saved.nodes} if saved else _chosen(args)
+        plan = self._plan(project, observed, request, self._source(project, request), chosen=chosen)
         if plan.hash != wanted:
             raise (
                 _stale_error(saved, plan, observed, self._acts())
@@ -129,7 +131,7 @@ class SubmittedPlans:
                 remedy="ask another login to approve it, without sudo",
             )
         self._refuse_policy(plan)
-        self._refuse_stale(plan)
+        self._refuse_stale(plan, self._observed())
         here = self._agent.layout.environment
         require_confirmation(
             confirmation_for_act("approve", (plan.hash,), here.protected, environment=here.name), confirm
@@ -152,9 +154,11 @@ class SubmittedPlans:
         self._refuse_unapproved(row, plan)
         # Announced before the plan is compared, so that every later stop counts as a stop during the run.
         serial = self._agent.locks.announce_start()
-        self._refuse_stale(plan)
+        observed = self._observed()
+        self._refuse_stale(plan, observed)
         self._drains.refuse(plan)
         self._drains.refuse_cordoned(plan)
+        self._drains.refuse_full(plan, self._declared(row), observed)
         require_confirmation(confirmation_for_plan(plan), confirm)
         return self._begin(caller, plan, now, serial)
 
@@ -163,6 +167,7 @@ class SubmittedPlans:
         for table, code in ((node.table, edit.before) for node in changed for edit in _continued_code(node)):
             continued = f"continues the state of the code {code}"
             self._agent.audit(caller.name, STATE_COMPATIBLE, table, plan_hash=plan.hash, outcome=continued)
+        self._drains.state_gone(caller.name, plan)
         touched = {node.table for node in changed}
         upstream = {binding.parent for node in changed for binding in node.bindings}
         while True:
@@ -248,6 +253,8 @@ class SubmittedPlans:
         observed: Mapping[TableName, ObservedDeployment],
         request: PlanRequest,
         source: Mapping[TableName, SourceTable],
+        *,
+        chosen: Mapping[TableName, str],
     ) -> Plan:
         environment = self._agent.layout.environment.name
         answers = self._agent.ledger.spark_analyses()
@@ -263,9 +270,16 @@ class SubmittedPlans:
             durations=self._agent.ledger.step_durations(),
             source=source,
             pools=observe_pools(self._agent.ledger.facts()),
+            chosen=chosen,
         )
         self._facts.take_fresh()
         return plan
+
+    def _declared(self, row: PlanRow) -> Environment:
+        """Return the environment as the files of a plan declare it."""
+        here, text = self._agent.layout.environment, json.loads(row.texts or "{}").get(MANIFEST_PATH)
+        found = read_manifest(text, []).environment(here.name) if isinstance(text, str) else None
+        return found or here
 
     def _project(self, args: Mapping[str, Any]) -> Project:
         texts = texts_from_json(args.get("texts") or {})
@@ -383,8 +397,8 @@ class SubmittedPlans:
         if policy is not None and plan.policy != policy.digest:
             raise Stale(f"the policy of {plan.environment} has changed since this plan was made", remedy="plan again")
 
-    def _refuse_stale(self, plan: Plan) -> None:
-        if found := moved_since(plan.preconditions, self._observed(), self._acts()):
+    def _refuse_stale(self, plan: Plan, observed: Mapping[TableName, ObservedDeployment]) -> None:
+        if found := moved_since(plan.preconditions, observed, self._acts()):
             raise Stale(f"the plan is stale: {_first(found)}", remedy="plan again")
 
     def _refuse_continuing(self, request: PlanRequest) -> None:
@@ -402,6 +416,12 @@ class SubmittedPlans:
 
 STATE_COMPATIBLE = "state_compatible"
 """Action of the audit entry for a declaration that changed code of a job continues the state of older code."""
+
+
+def _chosen(args: Mapping[str, Any]) -> dict[TableName, str]:
+    """Return the pools in which the caller's plan has placed statements, by table."""
+    given = args.get("pools")
+    return {TableName(str(table)): str(pool) for table, pool in given.items()} if isinstance(given, dict) else {}
 
 
 def _continued_code(node: PlanNode) -> Iterator[Edit]:

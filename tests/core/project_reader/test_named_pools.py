@@ -16,7 +16,7 @@ from core.project.server_settings import connector_settings
 from core.project_reader.git_comparison import _differing
 from core.project_reader.loader import read_project
 from core.project_reader.manifest import Manifest, read_manifest
-from core.project_reader.table_yml import read_settings, settings_as_text
+from core.project_reader.table_yml import deployed_yml_as_file, read_settings, settings_as_text
 
 POOLS = "{small: {cores: 2, memory: 2g, statements: 20}, large: {url: 'sc://big:15002'}}"
 
@@ -90,6 +90,9 @@ def test_a_statement_declares_a_class_and_what_it_needs() -> None:
     text = settings_as_text(settings)
     assert "pool: {class: fast}\nresources: {cores: 0.5, memory: 512m}\n" in text
     assert read_settings(text, "", Settings(), []) == settings
+    defaults = Settings(resources=Amounts(cores=4))
+    assert read_settings(text, "", defaults, []).resources == settings.resources
+    assert read_settings(deployed_yml_as_file("owner: lee\n", defaults), "", defaults, []).resources == Amounts()
     assert dev.pools_for(replace(settings, pool="")) == () and dev.pools_for(replace(settings, pool="a")) == ()
     spread = replace(dev, spreads=True)
     assert spread.pools_for(replace(settings, pool="")) == dev.pools and spread.pools_for(settings) == dev.pools[1:]

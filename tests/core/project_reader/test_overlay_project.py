@@ -9,6 +9,7 @@ from java_class_files import FMT, fmt_jar
 from ledger_rows import deployment_row, external_row
 
 from core.model.names import TableName as T
+from core.model.problems import Problem
 from core.observed.versions import Deployment
 from core.policy.roles_and_rules import Policy
 from core.project.naming import Naming
@@ -254,3 +255,13 @@ def of_overlay(text: str, data: dict[str, str] | None = None) -> str:
 def _statement(table: str, select: str) -> dict[str, str]:
     folder = f"pipelines/facts/{'other' if table == 'c' else 'p'}/{table}/sql-scripts"
     return {f"{folder}/dml.{table}.sql": f"INSERT INTO {table} {select};"}
+
+
+def test_an_overlay_with_one_pool_of_several_spreads_no_statements() -> None:
+    text = small_project.HEAD.replace("dev: {}", "dev: {pools: {a: {}, b: {}}, placement: spread}")
+    section = {"data": "/lake.pr-1", "naming": {"prefix": "pr_1_"}, "pool": {"name": "a"}}
+    found = overlay_manifest(text, folder="/branch", overlay="pr-1", base="dev", data={"dev": "data"}, section=section)
+    problems = list[Problem]()
+    manifest = read_manifest(found, problems)
+    overlay = manifest.environment("pr-1")
+    assert not problems and overlay is not None and not overlay.spreads and overlay.pool.name == "a"

@@ -85,6 +85,18 @@ def test_statements_of_a_pool_that_is_gone_start_in_the_one_that_they_name(
     assert pool_of(ledger) == "small"
 
 
+def test_statements_of_a_pool_that_is_gone_start_in_no_cordoned_one(ledger: Ledger, places: EnvironmentPaths) -> None:
+    declare_pools(ledger, TWO, places)
+    ledger.cordon_pool("small", 1.0, "bob")
+    put(ledger, Pool("retired"))
+    declare_pools(ledger, TWO, places)
+    assert pool_of(ledger) == "large"
+    classes = Environment("dev", pool=SMALL, named_pools=(SMALL, LARGE, Pool("fast", of_class="fast")))
+    put(ledger, Pool("retired"), yml="pool: {class: fast}\n")
+    declare_pools(ledger, classes, places)
+    assert pool_of(ledger) == "fast"
+
+
 @pytest.mark.parametrize(("before", "after", "server"), [(ONE, TWO, "home"), (TWO, ONE, "small")])
 def test_an_agent_does_not_start_beside_a_server_that_is_not_declared(
     before: Environment, after: Environment, server: str, ledger: Ledger, places: EnvironmentPaths,

@@ -13,6 +13,7 @@ from agent_scenarios import fast_lane
 from core.model.errors import EngineRefused, PoolUnreachable
 from core.model.names import TableName as T
 from core.observed.versions import Deployment
+from core.plan.codec import plan_hash
 from core.plan.model import Plan
 from core.plan.request import PlanRequest
 from core.ports.spark import QueryStart
@@ -121,6 +122,27 @@ def test_a_statement_starts_in_the_pool_that_it_names_and_every_catalog_gets_all
     assert small.tables.keys() == large.tables.keys() == {"landed", "a__v1", "b__v1", "c__v1"}
     assert small.views == large.views == {"a": "a__v1", "b": "b__v1", "c": "c__v1"}
     assert [deployed(begun, table).pool.name for table in "abc"] == ["small", "large", "small"]  # type: ignore[union-attr]  # Recorded.
+
+
+def test_a_statement_starts_in_the_pool_of_the_reviewed_plan(
+    two: AgentContext, small: ScriptedPool, large: ScriptedPool
+) -> None:
+    texts = {**files(), "headgate.yml": HEAD.replace("{pools:", "{placement: spread, pools:")}
+    reviewed = lane.plan(two, texts, EVERYTHING)
+    assert {node.pool for node in reviewed.nodes if node.pool} == {"large"}, "it has no capacity"
+    nodes = tuple(replace(node, pool="small") if node.table == "b" else node for node in reviewed.nodes)
+    changed = replace(reviewed, nodes=nodes)
+    assert lane.drive(two, lane.submit(two, replace(changed, hash=plan_hash(changed)))) == "done"
+    settle(two)
+    assert (sorted(small.running), sorted(large.running)) == (["b@v1"], ["a@v1", "c@v1"])
+    again = lane.plan(two, {**texts, **edited_b()}, MOVE)
+    assert [node.pool for node in again.nodes if node.table == "b"] == ["small"], "it stays"
+    assert lane.drive(two, lane.submit(two, again)) == "done" and list(small.running) == ["b@v1"]
+
+
+def edited_b() -> dict[str, str]:
+    path = "pipelines/facts/p/b/sql-scripts/dml.b.sql"
+    return {path: small_project.texts()[path].rstrip().rstrip(";") + " WHERE id > 0;"}
 
 
 def test_a_round_of_one_pool_judges_no_statement_of_another(

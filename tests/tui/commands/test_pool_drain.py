@@ -136,6 +136,53 @@ def test_a_drain_moves_each_statement_to_where_most_room_is_left_and_cordons_the
     assert rows["large"]["cordoned_by"] and rows["small"]["cordoned_by"] is None
 
 
+def in_done_runs(desk: Desk, plan: Any) -> None:
+    """Record what the runs of a drain do: the statements are in the pools of the plan."""
+    pools = {pool.name: pool for pool in desk.context.layout.environment.pools}
+    for node in plan["nodes"]:
+        if node["action"] == "restart":
+            desk.ledger.update_deployment(T(node["table"]), 1, pool=recorded_pool(pools[node["pool"]]))
+    for row in desk.ledger.open_runs():
+        desk.ledger.put_run_state(row.id, "done", ended_at=2.0)
+
+
+def test_statements_that_leave_the_choice_to_the_planner_are_drained_without_an_edit(
+    desk: Desk, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (desk.folder / "headgate.yml").write_text(HEAD.replace("    pools:", "    placement: spread\n    pools:"))
+    plan = written(["pool", "drain", "large"], capsys)
+    moved = {node["table"]: node for node in plan["nodes"] if node["action"] == "restart"}
+    assert {name: node["pool"] for name, node in moved.items()} == {"a": "small", "b": "small", "z": "spare"}
+    assert "pool:" not in moved["a"]["texts"]["yml"] + moved["z"]["texts"]["yml"]
+    assert moved["a"]["placed"]["kind"] == "most_room"
+    assert "the yml of" not in str([each["summary"] for each in plan["warnings"]])
+    assert desk.apply(plan) == 0
+    in_done_runs(desk, plan)
+    capsys.readouterr()
+    again = written(["plan", "--all"], capsys)
+    assert not again["steps"] and not again["refusals"], "no file has to name another pool"
+    assert exit_codes.run_command_line(["pool", "drain", "small", "--to", "spare"]) == 3
+    text = " ".join(capsys.readouterr().err.split())
+    assert "small cannot be drained: b do not fit" not in text and "a, b do not fit: with a, spare would hold" in text
+
+
+def test_a_plan_whose_pool_has_filled_up_or_was_cordoned_since_is_refused(
+    desk: Desk, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (desk.folder / "headgate.yml").write_text(HEAD.replace("'sc://big:15002'", "'sc://big:15002', statements: 4"))
+    plan = written(["plan", "z", "--rebuild"], capsys)
+    assert not plan["refusals"]
+    row = desk.ledger.deployment(T("b"), 1)
+    assert row is not None
+    desk.ledger.put_deployment(replace(row, version=2, active=False))
+    assert desk.apply(plan) == 3
+    assert "the plan is stale: large would hold 5 of at most 4 statements by now" in capsys.readouterr().err
+    desk.ledger.update_deployment(T("b"), 2, state="stopped", wanted="stopped")
+    desk.ledger.cordon_pool("large", 1.0, "bob")
+    assert desk.apply(plan) == 3
+    assert "z would start in large, which was cordoned by bob" in " ".join(capsys.readouterr().err.split())
+
+
 def test_everything_that_does_not_fit_is_refused_at_once(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
     row = desk.ledger.deployment(T("b"), 1)
     assert row is not None
@@ -180,12 +227,7 @@ def test_a_cordoned_pool_takes_no_new_statements_until_it_is_uncordoned(
 def test_files_that_still_name_the_drained_pool_are_denied(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
     plan = written(["pool", "drain", "large", "--to", "small"], capsys)
     assert desk.apply(plan) == 0
-    for node in plan["nodes"]:
-        if node["action"] == "restart":
-            small = recorded_pool(desk.context.layout.environment.pools[1])
-            desk.ledger.update_deployment(T(node["table"]), 1, pool=small)
-    for row in desk.ledger.open_runs():
-        desk.ledger.put_run_state(row.id, "done", ended_at=2.0)
+    in_done_runs(desk, plan)
     capsys.readouterr()
     assert exit_codes.run_command_line(["plan", "b"]) == 3
     assert "b would start in large, which is cordoned" in " ".join(capsys.readouterr().out.split())
@@ -197,7 +239,7 @@ def test_files_that_still_name_the_drained_pool_are_denied(desk: Desk, capsys: p
 def test_a_statement_that_started_after_the_plan_makes_it_stale(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
     desk.ledger.update_deployment(T("z"), 1, state="stopped", wanted="stopped")
     plan = written(["pool", "drain", "large"], capsys)
-    assert "is stopped and stays in large" in str([w["summary"] for w in plan["warnings"] if w["table"] == "z"])
+    assert "z does not run and stays in large" in str([w["summary"] for w in plan["warnings"] if not w["table"]])
     desk.ledger.update_deployment(T("z"), 1, state="running", wanted="running")
     assert desk.apply(plan) == 3
     assert "z runs in large by now" in capsys.readouterr().err

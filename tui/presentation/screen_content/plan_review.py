@@ -188,7 +188,8 @@ def why(
         lines.extend(wrap(f"WARNING {warned.summary}", width - 4, Tone.CHANGING, "   "))
     if node.because_of:
         lines.extend(wrap(f"because of {', '.join(node.because_of)}", width - 4, Tone.DIM, "   "))
-    for words in (*filter(None, (values_words(node),)), *evidence_lines(node.evidence)):
+    placed = str(node.placed) if node.placed is not None else ""
+    for words in (*filter(None, (placed, values_words(node))), *evidence_lines(node.evidence)):
         lines.extend(wrap(words, width - 4, Tone.DIM, "   "))
     if not node.classified:
         lines.append(
