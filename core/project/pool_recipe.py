@@ -40,6 +40,7 @@ class RecipeInput:
     data: str
     """Absolute path of the data folder, which server and executors need at the same path."""
     connectors: tuple[Connector, ...] = ()
+    """Connectors, the paths of whose jars are absolute."""
     home: str = "/etc/headgate"
     """Folder for the token on the machine of the agent."""
     python: str = "/opt/headgate-spark/bin/python"
@@ -101,7 +102,12 @@ def _packages(given: RecipeInput) -> dict[str, str]:
     options = {
         "--packages": [each for connector in given.connectors for each in connector.coordinates],
         "--exclude-packages": [each for connector in given.connectors for each in connector.exclude],
-        "--jars": [jar for connector in given.connectors for jar in connector.jars],
+        # spark-submit takes no folders, but patterns.
+        "--jars": [
+            jar if jar.endswith(".jar") else f"{jar.rstrip('/')}/*.jar"
+            for connector in given.connectors
+            for jar in connector.jars
+        ],
     }
     if not options["--packages"]:
         del options["--exclude-packages"]

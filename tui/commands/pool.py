@@ -2,6 +2,7 @@
 
 import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from core.model.errors import HeadgateError, Refused, UsageError
@@ -57,6 +58,11 @@ def _recipe(context: CommandContext) -> int:
     if not is_environment_name(name):
         raise UsageError(f"{name!r} is no name of a pool", remedy="use letters, digits, _ and -")
     like = next(each for each in environment.pools if each.name == (args.pool or environment.pool.name))
+    project = Path(place.folder)
+    connectors = (
+        replace(each, jars=tuple(str(project / Path(jar).expanduser()) for jar in each.jars))
+        for each in read_manifest(declared.texts[MANIFEST_PATH], []).connectors
+    )
     found = recipe(
         RecipeKind(args.kind),
         RecipeInput(
@@ -64,7 +70,7 @@ def _recipe(context: CommandContext) -> int:
             data=place.data,
             home=place.where.home,
             python=sys.executable,
-            connectors=read_manifest(declared.texts[MANIFEST_PATH], []).connectors,
+            connectors=tuple(connectors),
         ),
     )
     if context.output.as_json:

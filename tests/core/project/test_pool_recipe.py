@@ -11,7 +11,7 @@ import small_project
 import yaml
 
 from core.model.problems import Problem
-from core.project.connectors import DELTA, KAFKA
+from core.project.connectors import DELTA, KAFKA, Connector
 from core.project.model import Pool
 from core.project.pool_recipe import Recipe, RecipeInput, RecipeKind, recipe
 from core.project.server_settings import SERVER_SETTINGS
@@ -25,6 +25,12 @@ GIVEN = RecipeInput(
 
 def made(kind: str) -> Recipe:
     return recipe(RecipeKind(kind), GIVEN)
+
+
+def test_folders_of_jars_are_given_to_spark_as_patterns() -> None:
+    connectors = (Connector("delta", jars=("/jars/delta/", "/jars/one.jar")),)
+    (script,) = recipe(RecipeKind.YARN, replace(GIVEN, connectors=connectors)).files.values()
+    assert "--jars '/jars/delta/*.jar,/jars/one.jar'" in script
 
 
 @pytest.mark.parametrize("kind", RecipeKind)
