@@ -12,8 +12,11 @@ from urllib.parse import urlsplit
 from core.model.file_stores import AZURE, GCS, store_kind
 from pipelines.storage.hadoop_settings import resolved
 
-CONNECT_S, ANSWER_S = 3.0, 8.0
-"""Deadlines in seconds for a connection, and for each part of an answer."""
+CONNECT_S, ANSWER_S = 3.0, 4.0
+"""Deadlines in seconds for a connection, and for each part of an answer.
+
+They end before a round stops waiting, so that its reason is that of the store; and a process ends only after its calls.
+"""
 
 _AZURE_HOST = ".dfs."
 

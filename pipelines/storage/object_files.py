@@ -5,18 +5,21 @@ is below one is listed by one request per thousand files. Headgate writes nothin
 """
 
 import errno
+import io
 import re
 import stat
 import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from datetime import datetime
 from functools import lru_cache
-from typing import Any, Never, TypeVar
+from typing import Any, BinaryIO, Never, TypeVar
 
 from core.model.file_stores import GCS, StoreFault, store_kind
 from core.text.secret_masking import mask_secrets
 from pipelines.spark_connect import call_deadlines
+from pipelines.storage import remote_files
 from pipelines.storage.hadoop_settings import NoSecret, hadoop_settings
 from pipelines.storage.object_clients import Connect, client_of, inner_root
 from pipelines.storage.remote_files import RemoteEntry, RemoteFiles, RemoteStatus, StoreError
@@ -71,6 +74,18 @@ class ObjectFiles(RemoteFiles):
 
     def below(self, folder: str) -> "ObjectListing":
         return ObjectListing(folder, self._listed(folder, recursive=True))
+
+    def open_with_status(self, path: str) -> tuple[BinaryIO, RemoteStatus]:
+        # S3 reports the time with the content, which saves one of three requests and, if there is no file, one of two.
+        def act(client: Any) -> tuple[int, str, bytes]:
+            with client.open_input_file(self._key(path)) as file:
+                size, at = file.size(), (file.metadata() or {}).get("Last-Modified", b"").decode()
+                return size, at, bytes(file.read()) if at and size <= remote_files.WHOLE_BYTES else b""
+
+        size, at, content = self._call(path, act)
+        if not at or size > remote_files.WHOLE_BYTES:
+            return super().open_with_status(path)
+        return io.BytesIO(content), _file_status(size, int(datetime.fromisoformat(at).timestamp()))
 
     def read(self, path: str) -> bytes:
         def act(client: Any) -> bytes:
@@ -221,9 +236,12 @@ class ObjectListing:
 def _status(found: Any) -> RemoteStatus | None:
     """Convert what Arrow knows about a path; None if there is nothing."""
     if found.is_file:
-        seconds = (found.mtime_ns or 0) // 1_000_000_000
-        return RemoteStatus(stat.S_IFREG, hash((found.size, seconds)), found.size, seconds * 1_000_000_000)
+        return _file_status(found.size, (found.mtime_ns or 0) // 1_000_000_000)
     return _folder_status() if found.type.name == "Directory" else None
+
+
+def _file_status(size: int, seconds: int) -> RemoteStatus:
+    return RemoteStatus(stat.S_IFREG, hash((size, seconds)), size, seconds * 1_000_000_000)
 
 
 def _folder_status() -> RemoteStatus:

@@ -23,6 +23,12 @@ REFRESH_S = 0.5
 """Minimum seconds between two refreshes of a source, however many statements read it."""
 
 
+SLOW_S, SLOW_RESTS = 2.0, 10
+"""A refresh that takes longer than this many seconds is repeated only after that many times as long.
+
+A large folder of an object store is listed as a whole. Rounds in between know the files of the last listing.
+"""
+
 FORGET_S = 3600.0
 """Seconds before measurements that are no longer requested are discarded."""
 
@@ -165,8 +171,9 @@ class SourceLags:
         key, now = (source.folder, source.format), time.monotonic()
         if now - self._refreshed.get(key, -self._refresh_s) >= self._refresh_s:
             source.refresh(time.time())
+            took = time.monotonic() - now
             with self._lock:
-                self._refreshed[key] = now
+                self._refreshed[key] = now + (SLOW_RESTS * took if took > SLOW_S else 0.0)
 
     def _forget_unused(self, now: float) -> None:
         # A backlog that nobody requests would collect all new files of its source.

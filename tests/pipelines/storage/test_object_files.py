@@ -16,7 +16,7 @@ from core.model.errors import TryAgain
 from core.model.file_stores import StoreFault
 from core.model.names import TableName
 from core.model.table_formats import format_of_others
-from pipelines.storage import object_files
+from pipelines.storage import object_files, source_lag
 from pipelines.storage.checkpoints import TableCheckpoints
 from pipelines.storage.file_store import FileStore, missing, store_of
 from pipelines.storage.file_stream_logs import local_path
@@ -47,7 +47,13 @@ def test_files_are_read_whole_and_in_parts_under_any_name(s3: FakeS3) -> None:
     assert store.read(f"{s3.root}/{STRANGE}") == b"hello"
     file, about = store.open_with_status(f"{s3.root}/{STRANGE}")
     with file:
-        assert file.read() == b"hello" and (about.st_size, about.st_mtime) == (5, 1e9)
+        assert file.read() == b"hello" and about == store.stat(f"{s3.root}/{STRANGE}")
+    assert (about.st_size, about.st_mtime) == (5, 1e9)
+    s3.requests.clear()
+    store.open(f"{s3.root}/{STRANGE}").close()
+    with pytest.raises(FileNotFoundError):
+        store.open(f"{s3.root}/none")
+    assert len(s3.requests) == 2 + 1
     assert store.for_arrow(f"{s3.root}/{STRANGE}").read() == b"hello"  # type: ignore[union-attr]  # No path.
     assert local_path("s3a://lake/d/a%20b%25") == "s3a://lake/d/a b%"
 
@@ -124,6 +130,20 @@ def test_files_that_were_not_read_are_lag_found_by_one_listing(s3: FakeS3, tmp_p
     assert lag(s3, tmp_path, late) == (2, 16, False)
     s3.contents = {}
     assert lag(s3, tmp_path, files) == (0, 0, True)
+
+
+def test_a_folder_whose_listing_takes_long_is_listed_less_often_and_its_lag_is_known_meanwhile(
+    s3: FakeS3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source_lag, "SLOW_S", 0.0)
+    monkeypatch.setattr(source_lag, "SLOW_RESTS", 1e6)
+    consumer, files = Consumer(tmp_path), TableCheckpoints("ledger", refresh_s=0.0)
+    s3.contents |= {f"in/{n}.json": b'{"a":1}\n' for n in range(9)}
+    assert lag(s3, tmp_path, files) == (9, 72, False)
+    s3.requests.clear()
+    consumer.commit(f"{s3.root}/in/0.json")
+    s3.contents["in/9.json"] = b""
+    assert lag(s3, tmp_path, files) == (8, 64, False) and not s3.requests
 
 
 def test_a_log_of_another_table_with_equally_many_batches_is_noticed(s3: FakeS3, tmp_path: Path) -> None:
