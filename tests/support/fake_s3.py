@@ -44,21 +44,23 @@ class FakeS3:
         self.root = "s3a://lake"
         Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
 
-    def conf(self) -> tuple[tuple[str, str], ...]:
-        """Return the settings of a pool that reads the bucket."""
-        return (
-            ("spark.hadoop.fs.s3a.endpoint", f"127.0.0.1:{self.port}"),
-            ("spark.hadoop.fs.s3a.endpoint.region", "eu-west-1"),
-            ("spark.hadoop.fs.s3a.connection.ssl.enabled", "false"),
-            ("spark.hadoop.fs.s3a.path.style.access", "true"),
-            ("spark.hadoop.fs.s3a.access.key", f"${{env:{KEY}}}"),
-            ("spark.hadoop.fs.s3a.secret.key", f"${{env:{SECRET}}}"),
-        )
-
     def stop(self) -> None:
         self.answers.set()
         self._server.shutdown()
         self._server.server_close()
+
+
+def conf_of(port: int) -> tuple[tuple[str, str], ...]:
+    """Return the settings of a pool that reads an S3 at a port of this machine."""
+    settings = {
+        "endpoint": f"127.0.0.1:{port}",
+        "endpoint.region": "eu-west-1",
+        "connection.ssl.enabled": "false",
+        "path.style.access": "true",
+        "access.key": f"${{env:{KEY}}}",
+        "secret.key": f"${{env:{SECRET}}}",
+    }
+    return tuple((f"spark.hadoop.fs.s3a.{name}", value) for name, value in settings.items())
 
 
 @contextmanager
@@ -69,7 +71,7 @@ def fake_s3(patch: pytest.MonkeyPatch) -> Iterator[FakeS3]:
         environ.setenv(KEY, "the-key")
         environ.setenv(SECRET, "the-secret")
         environ.setenv("AWS_EC2_METADATA_DISABLED", "true")
-        use_settings_of_pools([found.conf()])
+        use_settings_of_pools([conf_of(found.port)])
         object_files.cache_clear()
         try:
             yield found
