@@ -14,6 +14,7 @@ from datetime import UTC, date, datetime, timedelta
 
 from core.bench.quantiles import quantile
 from core.model.names import TableName, whole_number
+from core.sql.tokens.data_types import element_type
 
 LEAST_KEYS = 10
 """Number of rows from which the sample shows whether a column is a key."""
@@ -59,16 +60,18 @@ def is_time(kind: str) -> bool:
     return kind in _TIMES
 
 
-def key_columns(samples: Sequence[SourceSample]) -> frozenset[Column]:
+def key_columns(samples: Sequence[SourceSample], groups: Mapping[Column, str] | None = None) -> frozenset[Column]:
     """Return the columns whose values get another value in each cycle, as (table, column).
 
-    These are the keys of each source, and the columns that refer to a key of another source.
+    These are the keys of each source, the columns that refer to a key of another source, and those with which sources
+    are joined with each other: columns that a statement equates have the same group in `groups`. If these did not
+    change, each row would match those of all earlier cycles, and the state of joins would grow with their product.
     """
     values = {
         (sample.table, name): [row[name] for row in sample.rows if row.get(name) is not None]
         for sample in samples
         for name, kind in sample.columns
-        if (kind in INTEGERS or kind.startswith(_TEXT)) and name not in _FIXED
+        if _is_keyed(kind) and name not in _FIXED
     }
     distinct = {column: frozenset(map(str, found)) for column, found in values.items()}
     keys = {
@@ -84,7 +87,23 @@ def key_columns(samples: Sequence[SourceSample]) -> frozenset[Column]:
         for key in keys
         if key[0] != column[0] and _refers(distinct[column], distinct[key])
     }
-    return frozenset(keys | refers)
+    return frozenset(keys | refers | _joined_streams(samples, groups or {}))
+
+
+def _joined_streams(samples: Sequence[SourceSample], groups: Mapping[Column, str]) -> set[Column]:
+    """Return the columns of numbers and text, also in lists, that are equated with one of another sample."""
+    mine = [(each.table, name) for each in samples for name, kind in each.columns if _is_keyed(_scalar(kind))]
+    tables = {(groups[column], column[0]) for column in mine if column in groups}
+    shared = {group for group, count in Counter(group for group, _ in tables).items() if count > 1}
+    return {column for column in mine if groups.get(column) in shared}
+
+
+def _scalar(kind: str) -> str:
+    return element_type(kind) if kind.startswith("array<") else kind
+
+
+def _is_keyed(kind: str) -> bool:
+    return kind in INTEGERS or kind.startswith(_TEXT)
 
 
 def _refers(values: frozenset[str], key: frozenset[str]) -> bool:
@@ -178,7 +197,7 @@ def _typed(values: Sequence[str], kind: str) -> list[object]:
     if kind in INTEGERS:
         whole = all(whole_number(each.removeprefix("-")) is not None for each in values)
         return [int(each) for each in values] if whole else []
-    return list(values) if kind.startswith(_TEXT) else []
+    return list(values) if _is_keyed(kind) else []
 
 
 @dataclass(slots=True)
@@ -198,8 +217,10 @@ class ReplayedLoad:
             abs(value)
             for sample in self.samples.values()
             for row in sample.rows
-            for name, value in row.items()
-            if (sample.table, name) in self.keys and isinstance(value, int)
+            for name, listed in row.items()
+            if (sample.table, name) in self.keys
+            for value in (listed if isinstance(listed, list) else [listed])
+            if isinstance(value, int)
         ]
         self._span = 10 ** len(str(max(numbers, default=0)))
 
@@ -275,6 +296,8 @@ class ReplayedLoad:
         return found
 
     def _renamed(self, value: object, kind: str, cycle: int) -> object:
+        if isinstance(value, list):
+            return [self._renamed(each, element_type(kind), cycle) for each in value]
         if isinstance(value, int):
             return (abs(value) + cycle * self._span) % INTEGERS.get(kind, 1 << 63)
         return None if value is None else f"{value}~{cycle}"

@@ -94,7 +94,7 @@ def _loads(request: BenchRequest) -> Mapping[int, ReplayedLoad]:
     samples = {each.table: _sample(each) for each in request.sources}
     listed, static = tuple(samples.values()), [_sample(each, static=True) for each in request.static]
     groups = {(each.table, name): group for each in (*request.sources, *request.static) for name, group in each.joined}
-    keys = key_columns(listed)
+    keys = key_columns(listed, groups)
     load = ReplayedLoad(samples, keys, joined=joined_values(listed, static, groups, keys))
     _say({"load": {each.table: {"rows": len(each.rows), "made_up": each.made_up} for each in (*listed, *static)}})
     if not load.tables:

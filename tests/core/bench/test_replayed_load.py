@@ -174,3 +174,16 @@ def test_made_up_rows_of_a_static_side_match_by_texts_and_by_times() -> None:
     begun = begun_at(side.rows, "since", BEGIN)
     assert [row["since"] for row in begun[:3]] == [at(0), at(10), at(20)]
     assert all(row["until"] > row["since"] for row in begun)  # type: ignore[operator]  # Datetimes.
+
+
+def test_columns_that_join_two_streams_are_other_ones_in_each_cycle_also_in_lists() -> None:
+    columns = (("id", "int"), ("pizzas", "array<int>"), ("note", "string"))
+    rows = tuple({"id": 0, "pizzas": [n % 3, 1], "note": "same"} for n in range(20))
+    pizzas = SourceSample(CLIENTS, (("id", "int"), ("at", "timestamp")), tuple({"id": n % 3} for n in range(30)))
+    samples = (SourceSample(ORDERS, columns, rows), pizzas)
+    groups = {(ORDERS, "pizzas"): "g", (CLIENTS, "id"): "g", (ORDERS, "id"): "alone"}
+    keys = key_columns(samples, groups)
+    assert keys == {(ORDERS, "pizzas"), (CLIENTS, "id")}
+    made = ReplayedLoad({each.table: each for each in samples}, keys)
+    assert made.rows(ORDERS, 21, 1, at_s=0, spread_s=0) == [{"id": 0, "pizzas": [11, 11], "note": "same"}]
+    assert [row["id"] for row in made.rows(CLIENTS, 30, 3, at_s=0, spread_s=0)] == [10, 11, 12]
