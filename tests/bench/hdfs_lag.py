@@ -17,6 +17,7 @@ import pytest
 
 from core.model.names import TableName
 from core.ports.storage import MeasuredFiles, StatementFolders
+from pipelines.storage import hdfs_files
 from pipelines.storage.checkpoints import TableCheckpoints
 from pipelines.storage.file_store import store_of
 from pipelines.storage.remote_reads import RemoteReads
@@ -77,6 +78,8 @@ def main() -> None:
         mini_hdfs(Path(folder), patch) as hdfs,
         ThreadPoolExecutor(8) as threads,
     ):
+        # Writing as fast as possible is not what is measured.
+        hdfs_files.CALL_S = 60.0
         every = list(threads.map(lambda n: Statement(f"{hdfs.root}/d", n), range(count)))
         files = TableCheckpoints("l", refresh_s=0.0)
         files._remote = RemoteReads(wait_s=600.0)
