@@ -77,6 +77,7 @@ class Placement(FactKind):
     DEFAULT = "runs in {pool}, the default pool"
     STAYS = "stays in {pool}"
     BACK = "goes back to {pool}, where this version ran"
+    MADE = "runs in {pool}, in which a failed run has made this version"
     CHOSEN = "runs in {pool}, which has room and was chosen when the plan was made"
     ONLY = "runs in {pool}, the only pool that takes new statements"
     ONLY_OF_CLASS = "runs in {pool}, the only pool of class {of_class} that takes new statements"
@@ -93,7 +94,7 @@ class Placement(FactKind):
     @property
     def is_choice(self) -> bool:
         """True if the planner has chosen the pool."""
-        return self not in (Placement.NAMED, Placement.DEFAULT, Placement.STAYS, Placement.BACK)
+        return self not in (Placement.NAMED, Placement.DEFAULT, Placement.STAYS, Placement.BACK, Placement.MADE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -140,6 +140,9 @@ def _fixed(
         return pool, Placement.BACK.of(pool=pool)
     if not _runs(node):
         return None
+    if any(orphan.version == node.version for orphan in seen.orphan_versions):
+        pool = pool_of_version(environment, seen, node.version)
+        return pool, Placement.MADE.of(pool=pool)
     table, present = declared.tables.get(node.table), environment.pool_holding(seen.pool).name
     pool = declared.pool_of(node.table).name
     if table is None or not environment.pools_for(table.settings):

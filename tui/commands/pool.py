@@ -122,7 +122,8 @@ def _list(context: CommandContext, uses: tuple[PoolUse, ...], snapshot: LedgerSn
     context.output.say(data_age_line(context, snapshot, snapshot.statements))
     if len(uses) > 1:
         default = uses[0].row.name
-        context.output.say(f"default: {default}; the yml of a statement names another one with pool: NAME")
+        words = f"default: {default}, unless the yml of a statement or placement: spread leads to another one"
+        context.output.say(words)
     return 0
 
 

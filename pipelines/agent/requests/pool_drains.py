@@ -27,10 +27,11 @@ class PoolDrains:
 
     agent: AgentContext
 
-    def refuse(self, plan: Plan) -> None:
+    def refuse(self, plan: Plan, environment: Environment) -> None:
         """Raise Refused or Stale if a plan is a drain that would leave something running in its pool.
 
-        A drain of a lost pool is refused while the pool can be asked.
+        A drain of a lost pool is refused while the pool can be asked. `environment` is that of the plan's files, whose
+        capacities may have been edited since the agent started.
         """
         request = plan.request
         if not request.drains:
@@ -38,7 +39,6 @@ class PoolDrains:
         pool = self.agent.pools.named(request.drains)
         facts, deployments = self.agent.ledger.facts(), self.agent.ledger.deployments()
         cordoned = {row.name for row in facts.pools if row.cordoned_at is not None or row.state.is_fault}
-        environment = self.agent.layout.environment
         found = plan_drain(
             environment,
             deployments,

@@ -105,7 +105,7 @@ class SubmittedPlans:
             first = plan.refusals[0]
             raise Refused(str(first.summary), remedy=str(first.remedy))
         refuse_not_executable(plan)
-        self._drains.refuse(plan)
+        self._drains.refuse(plan, declared or self._agent.layout.environment)
         self._refuse_without_connector(project, plan)
         refuse_unlike_inputs(self._agent, project, plan)
         self._store_jars(project, plan, str(args.get("folder") or ""))
@@ -154,11 +154,11 @@ class SubmittedPlans:
         self._refuse_unapproved(row, plan)
         # Announced before the plan is compared, so that every later stop counts as a stop during the run.
         serial = self._agent.locks.announce_start()
-        observed = self._observed()
+        observed, environment = self._observed(), self._declared(row)
         self._refuse_stale(plan, observed)
-        self._drains.refuse(plan)
+        self._drains.refuse(plan, environment)
         self._drains.refuse_cordoned(plan)
-        self._drains.refuse_full(plan, self._declared(row), observed)
+        self._drains.refuse_full(plan, environment, observed)
         require_confirmation(confirmation_for_plan(plan), confirm)
         return self._begin(caller, plan, now, serial)
 

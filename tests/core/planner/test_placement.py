@@ -17,6 +17,7 @@ from core.plan.request import PlanRequest
 from core.planner.planner import make_plan
 from core.project.model import Pool, Project, Settings
 from core.project.resources import Amounts, PoolClass
+from core.project_reader.revision_reader import revision_of
 from tests.support.domain_builders import T, project, running, table
 
 EVERYTHING = PlanRequest(everything=True)
@@ -196,6 +197,29 @@ def test_a_rollback_goes_back_to_the_pool_of_the_former_version() -> None:
     found = make_plan(declared, "dev", seen, PlanRequest(verb="rollback", tables=(T("d"),)))
     assert placed(found) == {"d": "p1"} and why(found, "d") == "goes back to p1, where this version ran"
     assert {node.placed.kind for node in found.nodes if node.placed} == {Placement.BACK}
+
+
+def test_a_version_that_a_failed_run_has_made_stays_in_its_pool() -> None:
+    declared = spread(*TWO)
+    seen = in_pools(declared, a="p0", b="p0", c="p0", d="p0")
+    now = seen[T("d")]
+    orphan = OtherVersion(2, revision_of(declared.tables[T("d")]).hash, now.bindings, pool="p1")
+    seen[T("d")] = replace(now, highest_version=2, kept=(2,), retained=(2,), orphan_versions=(orphan,))
+    again = PlanRequest(tables=(T("d"),), rebuild=True, continues="r1")
+    found = make_plan(declared, "dev", seen, again)
+    assert placed(found) == {"d": "p1"} and not found.refusals
+    assert why(found, "d") == "runs in p1, in which a failed run has made this version"
+
+
+def test_an_edit_in_another_pool_than_the_default_one_is_undone_there() -> None:
+    declared = spread(*TWO)
+    seen = in_pools(declared, a="p1", b="p1", c="p1", d="p1")
+    edited = table("d", "c", settings=Settings(trigger="1 minute"))
+    after = replace(declared, tables={**declared.tables, T("d"): edited})
+    found = make_plan(after, "dev", seen, PlanRequest(tables=(T("d"),)))
+    assert placed(found) == {"d": "p1"}
+    (way,) = found.undo
+    assert way.act == "plan undo" and str(way.words).startswith("restart with the old text on the same checkpoint")
 
 
 POOLS = st.lists(

@@ -62,8 +62,8 @@ def test_a_preferred_pool_is_taken_if_it_has_room_and_large_statements_are_packe
 
 
 NAMES = ("p", "q", "r")
-amounts = st.none() | st.integers(0, 6)
-capacities = st.builds(Amounts, amounts, amounts, st.none() | st.integers(0, 2048))
+amounts = st.none() | st.integers(1, 6)
+capacities = st.builds(Amounts, amounts, amounts, st.none() | st.integers(1, 2048))
 needs = st.builds(Load, st.just(1), st.sampled_from((0.0, 0.25, 1.0, 2.5)), st.sampled_from((0.0, 128.0, 512.0)))
 loads = st.builds(Load, st.integers(0, 3), st.sampled_from((0.0, 1.0)), st.sampled_from((0.0, 512.0)))
 candidates = st.sets(st.sampled_from(NAMES), min_size=1).map(lambda names: tuple(sorted(names)))

@@ -193,6 +193,12 @@ def test_everything_that_does_not_fit_is_refused_at_once(desk: Desk, capsys: pyt
     assert "b__v2 keeps running there" in refused(["pool", "drain", "large"], 3, capsys)
 
 
+def test_a_capacity_that_was_raised_counts_at_once(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+    (desk.folder / "headgate.yml").write_text(HEAD.replace("spare: {statements: 1}", "spare: {statements: 3}"))
+    plan = written(["pool", "drain", "large", "--to", "spare"], capsys)
+    assert desk.apply(plan) == 0 and desk.cordoned() == ["large"]
+
+
 def test_wrong_names_and_an_empty_pool_are_one_sentence(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
     assert "did you mean large?" in refused(["pool", "drain", "larg"], 2, capsys)
     assert "large cannot be drained into itself" in refused(["pool", "drain", "large", "--to", "large"], 2, capsys)

@@ -80,7 +80,8 @@ def pool_facts(
     each = f"{size} for each executor" if declared and declared.master else size
     address = "" if use.kind == LOCAL else use.address
     engine = Span(f"Spark {row.engine}" if row.engine else "")
-    yield SheetFact("server", (Span(use.kind), Span(address), Span(each), engine))
+    of_class = Span(f"class {declared.of_class}" if declared and declared.of_class else "")
+    yield SheetFact("server", (Span(use.kind), Span(address), Span(each), engine, of_class))
     if log:
         yield SheetFact("process", (Span(str(pid) if pid is not None else "none"),))
         yield SheetFact("log", (Span(log),))
