@@ -85,7 +85,8 @@ REBUILT = ("marked", "once", "paired", "copied")
 FIRST = datetime(2026, 1, 1, tzinfo=UTC)
 """The time of row 0; each later row is a second younger."""
 
-BACK_S = 300.0
+BACK_S, RUN_S = 300.0, 1_200.0
+"""Longest times in seconds until all statements are back, and until a run has ended, on a machine with other work."""
 MOMENT_S = 15.0
 """Longest time in seconds from the begin of a rebuild to the fault."""
 
@@ -245,7 +246,7 @@ class Operations:
     def end_runs(self) -> None:
         """Wait until each run has ended, and retry it if it failed; a run that fails again is wrong."""
         for attempt in range(3):
-            until(lambda: not self.on.ledger("SELECT 1 FROM run WHERE ended_at IS NULL"), BACK_S, "runs have ended")
+            until(lambda: not self.on.ledger("SELECT 1 FROM run WHERE ended_at IS NULL"), RUN_S, "runs have ended")
             newest = json.loads(self.on.done("runs", "--json"))
             failed = next((run for run in newest[:1] if run["state"] == "failed"), None)
             if failed is None:
