@@ -155,7 +155,8 @@ def test_commands_measure_and_leave_nothing(tiny: Tiny, broker: Broker) -> None:
             "bench", "throughput", "--rate", "50", "--most", "50", "--window", "8", "--record-bytes", "200", "--json"
         )
     )
-    assert [(each["rate"], each["sustained"]) for each in rates["trials"]] == [(50.0, True)]
+    tried = [each["rate"] for each in rates["trials"]]
+    assert tried[0] == max(tried) == 50.0 and all(each["written_rows"] for each in rates["trials"])
     nothing_left(tiny, broker)
 
 
