@@ -230,6 +230,7 @@ class ModelledLocalPool:
 
     server: Server
     starts_s = 6.0
+    ui = None
 
     def __init__(self, home: str, pool: Any, **more: Any) -> None:
         self.url, self.token, self.named, self.connectors = "sc://model", "", "", ()
