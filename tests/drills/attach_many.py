@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
 from drill_process import run_drill
 from live_project import until
-from many_statements import ManyStatements
+from many_statements import ManyStatements, cpu_s
 
 SECONDS_PER_STATEMENT = 0.1
 FLAT_THREADS = 4
@@ -107,12 +107,6 @@ def freeze_the_pool(many: ManyStatements, stops: int, frozen_s: float) -> int:
     until(lambda: not many.tables_in("unknown") | many.tables_in("degraded"), 60, "all others are reported as running")
     say(f"afterwards {len(many.tables_in('stopped'))} are stopped and {len(many.tables_in('running'))} run")
     return int(said.returncode != 4 or most > before + FLAT_THREADS or ended > END_S)
-
-
-def cpu_s(pid: int) -> float:
-    """Return the CPU time of a process in seconds."""
-    used = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[11:13]
-    return sum(map(int, used)) / os.sysconf("SC_CLK_TCK")
 
 
 def _is_zombie(pid: int) -> bool:

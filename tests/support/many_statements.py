@@ -13,6 +13,7 @@ environments:
     pool: {cores: 2, memory: 3g}
 defaults: {trigger: 10 seconds}
 """
+POOL = "    pool: {cores: 2, memory: 3g}\n"
 
 
 class ManyStatements(Driven):
@@ -22,22 +23,28 @@ class ManyStatements(Driven):
     def folder(self) -> Path:
         return self.root / "many"
 
-    def write(self, count: int) -> None:
-        """Write the files of a project with `count` statements."""
+    def write(self, count: int, *, pools: int = 1, trigger: str = "10 seconds") -> None:
+        """Write the files of a project with `count` statements, evenly in the pools p0, p1, … if there are several."""
         (self.folder / "data/landing").mkdir(parents=True)
-        (self.folder / "headgate.yml").write_text(HEAD)
+        named = "    pools:\n" + "".join(f"  {POOL.replace('pool', f'  p{n}')}" for n in range(pools))
+        head = HEAD.replace("10 seconds", trigger)
+        (self.folder / "headgate.yml").write_text(head.replace(POOL, named) if pools > 1 else head)
         columns = "(id BIGINT, kind STRING)"
         self._table("sources", "landed", f"CREATE TABLE landed {columns} USING json LOCATION 'landing';", "")
         for n in range(count):
             ddl = f"CREATE TABLE t{n} {columns} USING parquet;"
-            self._table("facts", f"t{n}", ddl, f"INSERT INTO t{n} SELECT id, kind FROM STREAM landed WHERE id > {n};")
+            dml = f"INSERT INTO t{n} SELECT id, kind FROM STREAM landed WHERE id > {n};"
+            scripts = self._table("facts", f"t{n}", ddl, dml)
+            if pools > 1:
+                (scripts.parent / f"t{n}.yml").write_text(f"pool: p{n % pools}\n")
 
-    def _table(self, layer: str, table: str, ddl: str, dml: str) -> None:
+    def _table(self, layer: str, table: str, ddl: str, dml: str) -> Path:
         scripts = self.folder / f"pipelines/{layer}/p/{table}/sql-scripts"
         scripts.mkdir(parents=True)
         (scripts / f"ddl.{table}.sql").write_text(ddl)
         if dml:
             (scripts / f"dml.{table}.sql").write_text(dml)
+        return scripts
 
     def started(self, since: float) -> int:
         """Return how many statements were started after `since` and are starting or running."""
@@ -56,3 +63,9 @@ class ManyStatements(Driven):
     def files(self) -> int:
         """Return the agent's number of open files."""
         return len(os.listdir(f"/proc/{self.agent_pid()}/fd"))
+
+
+def cpu_s(pid: int) -> float:
+    """Return the CPU time of a process in seconds."""
+    used = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[11:13]
+    return sum(map(int, used)) / os.sysconf("SC_CLK_TCK")
