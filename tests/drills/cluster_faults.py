@@ -460,36 +460,42 @@ def main() -> int:
     kept = len(sys.argv) > 3
     root = Path(sys.argv[3]).absolute() if kept else Path(tempfile.mkdtemp(prefix="headgate-drill-"))
     root.mkdir(exist_ok=True)
-    chance = random.Random(seed)
-    with kind(root) as (on, faults):
-        ops = Operations(on)
-        try:
-            began = time.monotonic()
-            on.land(100)
-            # On a busy machine, a server may exceed the deadlines of its start.
-            until(lambda: on.run("up").returncode == 0, BACK_S, "agent and pools are up")
-            applied = on.apply(on.plan("--all"))
-            assert applied.returncode == 0, applied.stdout + applied.stderr
-            until(lambda: not on.faults(), BACK_S, "the first rows are in all tables")
-            print(f"{sys.argv[1]}, seed {seed}: deployed after {time.monotonic() - began:.0f} s", flush=True)
-            for number, name in enumerate(chance.sample(sorted(faults), len(faults)), start=1):
-                in_round(ops, number, (name, faults[name]), chance)
-            close_windows(ops)
-            for what, count in sorted(ops.did.items()):
-                print(f"  {count:4} {what}")
-            took = f"{len(faults)} faults, {on.landed} rows in {time.monotonic() - began:.0f} s"
-            print(f"{sys.argv[1]}, seed {seed}: {took}, {len(ops.bad)} things are wrong")
-            return 1 if ops.bad else 0
-        finally:
-            pids = []
-            for find in (on.agent_pid, lambda: on.pid_of("local"), lambda: on.pid_of("cluster")):
-                with suppress(OSError, StopIteration, ValueError):
-                    pids.append(find())
-            on.run("down", "--confirm", "")
-            for pid in filter(alive, pids):
-                os.kill(pid, signal.SIGKILL)
-            if not kept:
-                shutil.rmtree(root, ignore_errors=True)
+    try:
+        with kind(root) as (on, faults):
+            return rounds(on, faults, seed)
+    finally:
+        # Only once the cluster has ended, whose processes are recorded there.
+        if not kept:
+            shutil.rmtree(root, ignore_errors=True)
+
+
+def rounds(on: OnCluster, faults: dict[str, Fault], seed: int) -> int:
+    """Deploy the project, let every fault happen in a round of its own, and return the exit code."""
+    ops, chance, began = Operations(on), random.Random(seed), time.monotonic()
+    try:
+        on.land(100)
+        # On a busy machine, a server may exceed the deadlines of its start.
+        until(lambda: on.run("up").returncode == 0, BACK_S, "agent and pools are up")
+        applied = on.apply(on.plan("--all"))
+        assert applied.returncode == 0, applied.stdout + applied.stderr
+        until(lambda: not on.faults(), BACK_S, "the first rows are in all tables")
+        print(f"{sys.argv[1]}, seed {seed}: deployed after {time.monotonic() - began:.0f} s", flush=True)
+        for number, name in enumerate(chance.sample(sorted(faults), len(faults)), start=1):
+            in_round(ops, number, (name, faults[name]), chance)
+        close_windows(ops)
+        for what, count in sorted(ops.did.items()):
+            print(f"  {count:4} {what}")
+        took = f"{len(faults)} faults, {on.landed} rows in {time.monotonic() - began:.0f} s"
+        print(f"{sys.argv[1]}, seed {seed}: {took}, {len(ops.bad)} things are wrong")
+        return 1 if ops.bad else 0
+    finally:
+        pids = []
+        for find in (on.agent_pid, lambda: on.pid_of("local"), lambda: on.pid_of("cluster")):
+            with suppress(OSError, StopIteration, ValueError):
+                pids.append(find())
+        on.run("down", "--confirm", "")
+        for pid in filter(alive, pids):
+            os.kill(pid, signal.SIGKILL)
 
 
 def in_round(ops: Operations, number: int, fault: tuple[str, Fault], chance: random.Random) -> None:
