@@ -7,7 +7,7 @@ import pytest
 from kafka_broker import Broker, running_broker
 from tiny_project import Tiny, until
 
-pytestmark = [pytest.mark.spark, pytest.mark.drill]
+pytestmark = [pytest.mark.spark, pytest.mark.drill, pytest.mark.long]
 DAY = 86_400.0
 FIRST_DAY = 1_767_225_600.0
 """2026-01-01T00:00Z, when the messages 0 to 9 were sent; 10 to 19 were sent a day later."""

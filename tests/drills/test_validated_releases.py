@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tiny_project import DML, Tiny, tiny_that_runs, until
 
-pytestmark = [pytest.mark.spark, pytest.mark.drill]
+pytestmark = [pytest.mark.spark, pytest.mark.drill, pytest.mark.long]
 
 
 @pytest.fixture(scope="module")
