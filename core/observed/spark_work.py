@@ -24,17 +24,17 @@ class Executor:
     cores: int
     """Cores for tasks; 0 for the server of a pool on a cluster."""
     active_tasks: int
-    tasks_ms: int
-    """Milliseconds that tasks ran, summed over tasks."""
+    ran_ms: int
+    """Milliseconds that tasks ran, summed over tasks; of the server, those since its start (`AppStatusStore.scala`)."""
     gc_ms: int
-    """Milliseconds of `tasks_ms` in which the executor collected garbage."""
+    """Milliseconds of `ran_ms` in which the executor collected garbage."""
     heap_peak: int | None = None
     """Most bytes of heap that it used; None until it has reported them."""
 
     @property
     def gc_share(self) -> float | None:
-        """The share of the time of tasks that garbage collection took; None if no task has run."""
-        return min(1.0, self.gc_ms / self.tasks_ms) if self.tasks_ms else None
+        """The share of `ran_ms` that garbage collection took; None if nothing has run."""
+        return min(1.0, self.gc_ms / self.ran_ms) if self.ran_ms else None
 
 
 class HeapShortage(FactKind):
@@ -122,7 +122,7 @@ def executors_of(document: Any) -> tuple[Executor, ...]:
                 host=str(each["hostPort"]).rpartition(":")[0],
                 cores=int(each["totalCores"]),
                 active_tasks=int(each["activeTasks"]),
-                tasks_ms=int(each["totalDuration"]),
+                ran_ms=int(each["totalDuration"]),
                 gc_ms=int(each["totalGCTime"]),
                 heap_peak=(each.get("peakMemoryMetrics") or {}).get("JVMHeapMemory"),
             )

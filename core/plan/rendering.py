@@ -85,23 +85,27 @@ def plan_lines(plan: Plan, width: int, standing: PlanStanding | None = None) -> 
     return tuple(line.rstrip() for line in lines)
 
 
+SECTIONS = ("REFUSED", "LEFT BEHIND", "READERS", "POOLS", "LOSES", "UNDO", "GUARDS", "SPARK", "WARNINGS")
+"""Titles of the sections below a plan's table, in order."""
+
+
 def plan_sections(plan: Plan, options: str = "") -> dict[str, tuple[str, ...]]:
     """Return the sections below the plan's table, by title; empty sections are omitted.
 
     `options` are those of the suggested commands, as in `undo_command`.
     """
-    sections = {
-        "REFUSED": tuple(f"{r.summary}. {_capitalized(str(r.remedy))}" for r in plan.refusals),
-        "LEFT BEHIND": tuple(map(_left_behind, plan.left_behind)),
-        "READERS": reader_sentences(plan),
-        "POOLS": tuple(f"{n.table} {n.placed}" for n in plan.nodes if n.placed and n.placed.kind.is_choice),
-        "LOSES": loss_sentences(plan),
-        "UNDO": undo_sentences(plan, options),
-        "GUARDS": guard_sentences(plan),
-        "SPARK": spark_sentences(plan),
-        "WARNINGS": tuple(f"{w.table}: {w.summary}" if w.table else str(w.summary) for w in plan.warnings),
-    }
-    return {title: sentences for title, sentences in sections.items() if sentences}
+    sections = (
+        tuple(f"{r.summary}. {_capitalized(str(r.remedy))}" for r in plan.refusals),
+        tuple(map(_left_behind, plan.left_behind)),
+        reader_sentences(plan),
+        tuple(f"{n.table} {n.placed}" for n in plan.nodes if n.placed and n.placed.kind.is_choice),
+        loss_sentences(plan),
+        undo_sentences(plan, options),
+        guard_sentences(plan),
+        spark_sentences(plan),
+        tuple(f"{w.table}: {w.summary}" if w.table else str(w.summary) for w in plan.warnings),
+    )
+    return {title: sentences for title, sentences in zip(SECTIONS, sections, strict=True) if sentences}
 
 
 def head_lines(plan: Plan, width: int, standing: PlanStanding) -> list[str]:

@@ -54,25 +54,30 @@ def connector_settings(connectors: Iterable[Connector], conf: Mapping[str, str])
         found["spark.sql.extensions"] += f",{own}"
     elif own:
         found["spark.sql.extensions"] = own
-    return found | {key: _for_hadoop(value) for key, value in conf.items() if key != "spark.sql.extensions"}
+    return found | {key: _for_hadoop(key, value) for key, value in conf.items() if key != "spark.sql.extensions"}
 
 
-_STORE_SECRET = re.compile(
-    r"spark\.hadoop\.fs\.(?:s3a\.(?:bucket\..+\.)?(?:access\.key|secret\.key|session\.token)"
-    r"|azure\.(?:account\.key|sas\.fixed\.token|account\.oauth2\.client\.secret)(?:\..+)?)\Z"
+_SECRET_KEY = re.compile(
+    r"(?:password|passphrase|secret|(?:access|secret|private|account|encryption)[._-]?key|session[._-]?token"
+    r"|fs\.azure\.(?:account\.key|sas\.fixed\.token|account\.oauth2\.client\.secret)\..+|sas\.fixed\.token)\Z",
+    re.IGNORECASE,
 )
+_SECRET_VALUE = re.compile(r"://[^/\s@]*:[^/\s@]*@|-D[^\s=]*(?:password|secret|accesskey)[^\s=]*=", re.IGNORECASE)
+"""Matches a password in an address, and one in an option of Java."""
 
 
 def is_exposed_secret(key: str, value: str) -> bool:
-    """True if a setting of a pool contains a key of an object store itself, which the ledger would store.
+    """True if a setting of a pool contains a secret itself, which the ledger would store.
 
-    A reference to an environment variable is resolved by Hadoop in each process of Spark, and by the agent.
+    A reference to an environment variable is resolved by Spark or Hadoop in each process, and by the agent.
     """
     found = secret_reference(value)
-    return bool(_STORE_SECRET.match(key)) and (found is None or found.kind is not SecretKind.VARIABLE)
+    if found is not None and found.kind is SecretKind.VARIABLE:
+        return False
+    return bool(_SECRET_KEY.search(key) or _SECRET_VALUE.search(value))
 
 
-def _for_hadoop(value: str) -> str:
-    """Return a reference to an environment variable as Hadoop writes it; other values are kept."""
-    found = secret_reference(value)
+def _for_hadoop(key: str, value: str) -> str:
+    """Return a reference to an environment variable as Hadoop writes it; values for Spark itself are kept."""
+    found = secret_reference(value) if key.startswith("spark.hadoop.") else None
     return f"${{env.{found.of}}}" if found is not None and found.kind is SecretKind.VARIABLE else value

@@ -16,6 +16,7 @@ from core.sql.statement import Column, TableDdl, TableRead, line_of
 from core.text.sentence import Fact
 from core.text.wording import counted, did_you_mean
 
+_PASSWORD = re.compile(r"://[^/\s@]*:[^/\s@]*@")
 _ESCAPE = re.compile("%[0-9A-Fa-f]{2}")
 """Matches percent escapes in a path.
 
@@ -95,6 +96,9 @@ def _wrong_input(table: Table, format: TableFormat) -> tuple[str, str] | None:
     if not place:
         remedy = f"add LOCATION if it is an external input, or add dml.{table.name}.sql, or a manifest"
         return "has no statement and no LOCATION", remedy
+    if _PASSWORD.search(place):
+        remedy = "remove it, because the ledger stores it; conf of the pool refers to keys: headgate help environments"
+        return "has a password in its LOCATION", remedy
     if not format.transaction_log:
         return None
     if StoreAbility.READ not in store_kind(place).abilities:

@@ -370,6 +370,8 @@ def test_a_key_of_a_later_version_is_a_warning_and_the_project_is_read() -> None
          "pipelines/sources/p/e/sql-scripts/ddl.e.sql:1: e is avro, which this version cannot read"),
         (("pipelines/sources/p/e/sql-scripts/ddl.e.sql", ddl("e", rest="USING delta LOCATION '/lake/e'")),
          "pipelines/sources/p/e/sql-scripts/ddl.e.sql:1: e is delta, and headgate.yml names no connector delta"),
+        (("pipelines/sources/p/e/sql-scripts/ddl.e.sql", ddl("e", rest="USING json LOCATION 's3a://KEY:hunter2@b/e'")),
+         "pipelines/sources/p/e/sql-scripts/ddl.e.sql:1: e has a password in its LOCATION"),
         (("pipelines/sources/p/e/sql-scripts/ddl.e.sql", ddl("e", rest="USING delta")),
          "pipelines/sources/p/e/sql-scripts/ddl.e.sql:1: e has no statement and no LOCATION"),
         (("pipelines/sources/p/e/sql-scripts/ddl.e.sql", ddl("e", rest="USING delta LOCATION 'ftp://lake/e'")),

@@ -163,3 +163,41 @@ def test_a_key_of_a_store_is_a_reference_that_hadoop_resolves_and_never_a_value(
         (problem,) = problems
         assert f"spark.hadoop.{key} must be a reference to a secret; write ${{env:NAME}}" in problem
         assert "hunter2" not in problem
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("spark.hadoop.fs.s3a.encryption.key", "hunter2"),
+        ("spark.hadoop.fs.gs.auth.service.account.private.key", "hunter2"),
+        ("spark.authenticate.secret", "hunter2"),
+        ("spark.ssl.keyStorePassword", "hunter2"),
+        ("spark.hadoop.javax.jdo.option.ConnectionPassword", "hunter2"),
+        ("spark.executorEnv.AWS_SECRET_ACCESS_KEY", "hunter2"),
+        ("spark.driver.extraJavaOptions", "-Xss1m -Daws.secretKey=hunter2"),
+        ("spark.hadoop.fs.s3a.endpoint", "https://me:hunter2@s3.example"),
+    ],
+)
+def test_a_secret_in_any_setting_is_a_problem_that_does_not_repeat_it(key: str, value: str) -> None:
+    _, problems = manifest(f"{{one: {{conf: {{{key}: '{value}'}}}}}}")
+    (problem,) = problems
+    assert f"{key} must be a reference to a secret" in problem and "hunter2" not in problem
+    _, problems = manifest(f"{{one: {{conf: {{{key}: '${{env:NAME}}'}}}}}}")
+    assert not problems
+    kept = {"spark.authenticate.secret": "${env:A}"}
+    assert connector_settings((), kept) == kept
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("spark.hadoop.fs.s3a.aws.credentials.provider", "org.example.Provider"),
+        ("spark.ssl.keyStore", "/etc/keys"),
+        ("spark.hadoop.fs.s3a.endpoint", "https://s3.example:9000/a@b"),
+        ("spark.kubernetes.driver.secrets.token", "/etc/token"),
+        ("spark.driver.extraJavaOptions", "-Dheadgate.pool=x"),
+    ],
+)
+def test_a_setting_without_a_secret_is_none(key: str, value: str) -> None:
+    _, problems = manifest(f"{{one: {{conf: {{{key}: '{value}'}}}}}}")
+    assert not problems

@@ -90,12 +90,12 @@ def test_a_pool_that_an_agent_keeps_is_shown_with_what_it_really_does(
     work = WorkOfPool((Executor("driver", "h", 2, 1, 60_000, 6_000, 800_000_000),))
     monkeypatch.setattr(AgentCommands, "pool_work", lambda self, pool: work)
     text = printed(["pool", "show", "small"], capsys)
-    assert "the last agent, which no longer runs" in text and "its server" not in text
+    assert "the agent, whose last heartbeat is old: it has ended, or is very late" in text and "its server" not in text
     two.put_agent(os.getpid(), time.time())
     two.heartbeat(time.time())
     text = printed(["pool", "show", "small"], capsys)
     assert "says        the agent, whose calls it answers" in text
-    assert "its server  1 of 2 cores busy  tasks ran 1m in all  10.0% of it garbage collection" in text
+    assert "its server  1 of 2 cores busy  up for 1m  10.0% of it garbage collection" in text
     assert json.loads(printed(["pool", "show", "small", "--json"], capsys))["work"] == json.loads(
         json.dumps(work.as_json())
     )

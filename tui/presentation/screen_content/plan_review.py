@@ -48,6 +48,7 @@ SECTION_TONES = {
     "WARNINGS": Tone.CHANGING,
     "LEFT BEHIND": Tone.CHANGING,
     "READERS": Tone.CHANGING,
+    "POOLS": Tone.PLAIN,
     "GUARDS": Tone.PLAIN,
     "UNDO": Tone.PLAIN,
     "SPARK": Tone.DIM,

@@ -101,7 +101,8 @@ def pool_facts(
         if work.unread:
             yield SheetFact("executors", (Span(f"not known: {work.unread}", Tone.DIM),))
         if work.heap is not None:
-            heap = f"{short_size(work.heap.live)} of {short_size(work.heap.limit)} for old objects are in use"
+            live, limit = short_size(work.heap.live), f"{short_size(work.heap.limit)} for old objects"
+            heap = f"{live} of {limit} is in use" if work.heap.live else f"{limit}; its use is not measured yet"
             yield SheetFact("memory", (Span(heap, Tone.BAD if work.heap.shortage else Tone.PLAIN),))
         for number, executor in enumerate(work.executors):
             yield SheetFact("" if number else "executors", tuple(map(Span, _executor(executor, declared))))
@@ -113,7 +114,7 @@ def pool_facts(
 
 def _who_says(use: PoolUse, *, no_agent: bool) -> str:
     if no_agent:
-        return "the last agent, which no longer runs"
+        return "the agent, whose last heartbeat is old: it has ended, or is very late"
     match use.row.state:
         case PoolState.UP:
             return "the agent, whose calls it answers"
@@ -139,7 +140,8 @@ def _cluster(work: WorkOfPool) -> tuple[str, ...]:
 
 
 def _executor(executor: Executor, declared: Pool | None) -> tuple[str, ...]:
-    name = "its server" if executor.id == "driver" else f"executor {executor.id} on {executor.host}"
+    is_server = executor.id == "driver"
+    name = "its server" if is_server else f"executor {executor.id} on {executor.host}"
     share = executor.gc_share
     heap = ""
     if executor.heap_peak is not None:
@@ -152,7 +154,7 @@ def _executor(executor: Executor, declared: Pool | None) -> tuple[str, ...]:
         name,
         # Spark counts a task that has just ended for some time.
         f"{min(executor.active_tasks, executor.cores)} of {counted(executor.cores, 'core')} busy",
-        f"tasks ran {long_duration(executor.tasks_ms / 1000)} in all",
+        f"{'up for' if is_server else 'tasks ran'} {long_duration(executor.ran_ms / 1000)}",
         "" if share is None else f"{share:.1%} of it garbage collection",
         heap,
     )

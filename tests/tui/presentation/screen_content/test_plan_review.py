@@ -9,13 +9,14 @@ from core.changes.kinds import ChangeKind
 from core.model.actions import Action
 from core.model.evidence import Edit, EditKind, Notice
 from core.plan.model import Guard, Plan, PlanWarning, StrategyOffer
-from core.plan.rendering import column_widths
+from core.plan.rendering import SECTIONS, column_widths
 from core.project.revision import RevisionTexts
 from state.row_types import ApprovalRow, PlanRow
 from tests.terminal.in_memory_backend import FakeBackend, sample_plan
 from tests.terminal.pizzeria_values import NOW
 from tests.tui.console_harness import Console, in_console
 from tui.presentation.screen_content.plan_review import (
+    SECTION_TONES,
     heading,
     node_row,
     not_approvable,
@@ -27,6 +28,10 @@ from tui.presentation.screen_content.plan_review import (
 from tui.presentation.styling.styled_text import plain
 from tui.presentation.styling.theme import ASCII
 from tui.screens.backend import PlanView
+
+
+def test_the_review_shows_every_section_of_a_plan() -> None:
+    assert set(SECTION_TONES) == set(SECTIONS)
 
 
 @pytest.mark.parametrize(

@@ -46,18 +46,23 @@ def test_a_pool_on_a_cluster_shows_its_executors_beside_what_the_master_counts()
         "session     5e55  session 3 of this pool",
         "statements  9 wanted running of at most 40  7 running  1 failed",
         "cluster     master ALIVE  3 workers alive, 1 other gone  4 of 12 cores free  2 applications",
-        "executors   executor 0 on h1  4 of 4 cores busy  tasks ran 2h in all  10.0% of it garbage collection  "
+        "executors   executor 0 on h1  4 of 4 cores busy  tasks ran 2h  10.0% of it garbage collection  "
         "heap up to 3.1 GB of 4g",
-        "            executor 1 on h2  0 of 4 cores busy  tasks ran 0s in all",
+        "            executor 1 on h2  0 of 4 cores busy  tasks ran 0s",
         "            its server  no tasks  heap up to 900 MB",
     ]
+
+
+def test_the_memory_of_a_server_is_not_known_before_a_collection() -> None:
+    shown = facts(use(), WorkOfPool(heap=ServerHeap(0, 699_000_000)))
+    assert "memory      699 MB for old objects; its use is not measured yet" in shown
 
 
 @pytest.mark.parametrize(("live", "tone"), [(350_000_000, Tone.PLAIN), (693_000_000, Tone.BAD)])
 def test_the_memory_of_a_server_is_bad_when_little_is_left(live: int, tone: Tone) -> None:
     work = WorkOfPool(heap=ServerHeap(live, 699_000_000))
     (memory,) = (each for each in pool_facts(use(), LOOK, no_agent=False, work=work) if each.name == "memory")
-    assert memory.parts == (Span(f"{live // 1_000_000} MB of 699 MB for old objects are in use", tone),)
+    assert memory.parts == (Span(f"{live // 1_000_000} MB of 699 MB for old objects is in use", tone),)
 
 
 @pytest.mark.parametrize(
@@ -66,7 +71,7 @@ def test_the_memory_of_a_server_is_bad_when_little_is_left(live: int, tone: Tone
         ("silent", False, "the agent, whose calls it does not answer"),
         ("degraded", False, "the agent, which asks the master of its cluster, spark://m:7077"),
         ("down", False, "the agent"),
-        ("up", True, "the last agent, which no longer runs"),
+        ("up", True, "the agent, whose last heartbeat is old: it has ended, or is very late"),
     ],
 )
 def test_it_is_said_who_says_a_state(state: str, no_agent: bool, who: str) -> None:
