@@ -75,16 +75,20 @@ class LoadWriter:
         """Show one file for each source, with `rows` rows in all, and return what was injected."""
         return self._show(self._prepared(rows, self.clock(), spread_s=self._spread_s(TICK_S)))
 
-    def closed_portion(self, rows: int, event_s: float, closing_s: float) -> tuple[list[Injected], list[Injected]]:
+    def closed_portion(
+        self, rows: int, event_s: float, closing_s: Iterable[float]
+    ) -> tuple[list[Injected], list[Injected]]:
         """Show a portion, and immediately after it a few later rows of each source, so that every watermark follows.
 
-        Returns the files of the portion, and those of the later rows, whose keys are new and whose events are at
-        `closing_s`. All are prepared before the first one is shown, so that one batch can read them together.
+        Returns the files of the portion, and those of the later rows, whose keys are new and whose events are at each
+        time of `closing_s`. All are prepared before the first one is shown, so that one batch can read them together.
         """
-        self._closings += 1
-        first = CLOSING * self._closings
         portion = self._prepared(rows, event_s, spread_s=LATE_S)
-        closing = [self._file(table, first, CLOSING_ROWS, closing_s, LATE_S) for table in self.load.tables]
+        closing = []
+        for at in closing_s:
+            self._closings += 1
+            first = CLOSING * self._closings
+            closing += [self._file(table, first, CLOSING_ROWS, at, LATE_S) for table in self.load.tables]
         return self._show(portion), self._show(closing)
 
     def prepare(self, rate: float, seconds: float, *, every_s: float = TICK_S) -> PreparedLoad:

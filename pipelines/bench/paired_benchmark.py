@@ -1,8 +1,9 @@
 """Measures old and new texts in alternating pairs on one server: how long their batches take for the same rows.
 
 Both run in environments of their own, and only one of them has input at a time. Times of events are not those of the
-clock: each portion of rows is an hour after the one before, and ends with rows half an hour later, so that every
-watermark passes the rows of a portion at once, and nothing waits for the clock.
+clock: each portion ends with rows that are half an hour later each, so that every watermark passes the rows of the
+portion at once, and nothing waits for the clock. A statement that waits for a watermark keeps the latest rows that it
+has, so there are such rows for each statement on the longest path.
 """
 
 import time
@@ -25,7 +26,8 @@ Answer = dict[str, Any]
 
 WARM_UPS = 3
 """Number of portions before the measured ones, in which Spark compiles the code of both sides."""
-HOUR_S = 3600.0
+LATER_S = 1800.0
+"""Seconds of event time between the rows that end a portion; longer than the delay of any watermark should be."""
 QUIET_S = 2.0
 """Seconds without a new batch after which a portion counts as processed, if all input is read."""
 PORTION_S = 300.0
@@ -85,15 +87,16 @@ class PairedBenchmark:
     def answers(self) -> Iterator[Answer]:
         """Yield progress, and at last the figures. Raises HeadgateError if rows are not processed in time."""
         sides = {OLD: self._old(), NEW: self._side(NEW, self.request.statements, self.request.sources)}
-        event_s = self.clock()
+        event_s, path = self.clock(), max(longest_path(side.statements) for side in sides.values())
         for portion in range(WARM_UPS + self.request.repeat):
-            event_s += HOUR_S
+            event_s += LATER_S * (path + 1)
+            closing_s = [event_s + LATER_S * number for number in range(1, path + 1)]
             repetition = portion - WARM_UPS + 1
             what = "warming up" if repetition < 1 else "pairs"
             detail = f"{portion + 1} of {WARM_UPS}" if repetition < 1 else f"{repetition} of {self.request.repeat}"
             for name in (OLD, NEW) if portion % 2 == 0 else (NEW, OLD):
                 yield {"doing": what, "detail": f"{detail}, {name}"}
-                self._portion(sides[name], event_s, repetition)
+                self._portion(sides[name], event_s, closing_s, repetition)
         stages = [(each.table, each.sources[0][0] if each.sources else "") for each in self.request.in_order]
         found = {"figures": [asdict(each) for each in self.figures], "trials": [], "stages": stages, "notes": []}
         yield {"result": found}
@@ -111,12 +114,12 @@ class PairedBenchmark:
         readers = {each.table: BatchReader(each, self.topics) for each in in_order(statements)}
         return _Side(name, in_order(statements), writer, readers)
 
-    def _portion(self, side: _Side, event_s: float, repetition: int) -> None:
+    def _portion(self, side: _Side, event_s: float, closing_s: Sequence[float], repetition: int) -> None:
         """Write rows to one side, wait until everything that is due to them is written, and record the work."""
         side.refresh()
         before = {table: len(each.batches) for table, each in side.readers.items()}
         began = self.clock()
-        rows, closing = side.writer.closed_portion(self.request.probe_rows, event_s, event_s + HOUR_S / 2)
+        rows, closing = side.writer.closed_portion(self.request.probe_rows, event_s, closing_s)
         side.injected += [*rows, *closing]
         seen, quiet_from = side.batches(), self.clock()
         while self.clock() - quiet_from < QUIET_S or side.unread() or side.waits_for_watermark(rows):
@@ -141,3 +144,11 @@ class PairedBenchmark:
         ends = [each.visible_at for reader in side.readers.values() for each in reader.batches if each.written]
         if ends and max(ends) > began:
             self.figures.append(Figure(FigureKind.LATENCY, side.name, "", repetition, max(ends) - began))
+
+
+def longest_path(statements: Sequence[BenchStatement]) -> int:
+    """Return the number of statements on the longest path from a source; `statements` are upstream first."""
+    depth: dict[TableName, int] = {}
+    for each in statements:
+        depth[each.table] = 1 + max((depth.get(source, 0) for source, _, _ in each.sources), default=0)
+    return max(depth.values(), default=0)

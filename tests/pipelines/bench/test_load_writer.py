@@ -1,16 +1,19 @@
 """Load is written as files or as messages, and filled up to a size."""
 
+import json
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from core.bench.replayed_load import ReplayedLoad, SourceSample
-from core.bench.request import BenchSource
+from core.bench.request import BenchSource, BenchStatement
 from core.model.errors import UsageError
 from core.model.names import TableName
 from pipelines.bench.load_writer import LoadWriter, sized
+from pipelines.bench.paired_benchmark import longest_path
 from pipelines.bench.source_files import show_file, write_rows
 from pipelines.bench.topic_load import TopicLoad
 
@@ -85,3 +88,27 @@ def test_values_that_are_not_parsed_are_filled_up_with_spaces(tmp_path: Path) ->
     values = [value.decode() for _, (_, value, _, _) in topics.written]
     assert {abs(len(each) - 100) <= 1 for each in values} == {True}
     assert [each.strip() for each in values] == [row["_value"] for row in rows]
+
+
+def test_a_portion_ends_with_new_rows_at_each_closing_time(tmp_path: Path) -> None:
+    of = source(str(tmp_path), "json", (("id", "bigint"), ("at", "timestamp")))
+    rows = tuple({"id": n, "at": datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=n)} for n in range(20))
+    load = ReplayedLoad({S: SourceSample(S, of.columns, rows, "at")}, frozenset({(S, "id")}))
+    writer = LoadWriter(load, {S: of}, lambda seconds: None, lambda: 9.0)
+    portion, closing = writer.closed_portion(10, 10_000.0, (20_000.0, 30_000.0))
+    known: set[int] = set()
+    for injected, at in ((portion, 10_000.0), (closing[:1], 20_000.0), (closing[1:], 30_000.0)):
+        found = [json.loads(line) for each in injected for line in Path(each.input).read_text().splitlines()]
+        times = [datetime.fromisoformat(row["at"]).timestamp() for row in found]
+        assert found and all(abs(time - at) < 120 for time in times)
+        assert not known & {row["id"] for row in found}
+        known |= {row["id"] for row in found}
+
+
+def test_the_longest_path_decides_how_often_a_portion_is_closed() -> None:
+    def reads(table: str, *sources: str) -> BenchStatement:
+        read = tuple((TableName(each), "", "json") for each in sources)
+        return BenchStatement(TableName(table), "", "json", "", read, trigger_s=1.0, objective_s=10.0)
+
+    assert longest_path([reads("a", "s"), reads("b", "a", "s"), reads("c", "s"), reads("d", "b", "c")]) == 3
+    assert longest_path([reads("a", "s")]) == 1
