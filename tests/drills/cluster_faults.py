@@ -38,7 +38,7 @@ from drill_process import run_drill
 from live_project import Impatient, alive, until
 from mini_hdfs import MiniHdfs, mini_hdfs
 from pool_jars import delta_jars
-from tiny_project import FIRST_COMPILER
+from tiny_project import FIRST_COMPILER, files_in_log
 
 from core.ipc.environment_paths import cluster_root
 from core.project.connectors import Connector
@@ -48,9 +48,7 @@ from pipelines.demo.servers import java_program
 from pipelines.local_pool.detached_servers import free_port
 from pipelines.local_pool.java_and_spark import spark_home
 from pipelines.local_pool.standalone_cluster import StandaloneCluster
-from pipelines.storage.delta_log import DeltaLog, NoDeltaLog
 from pipelines.storage.file_store import store_of
-from pipelines.storage.file_stream_logs import local_path, whole_table_log
 from tests.drills.test_clusters import executor_of, kill, pid_of, up
 from tests.drills.test_named_pools import TwoPools
 
@@ -135,7 +133,7 @@ defaults: {{trigger: 4 seconds}}
     def rows(self, table: str) -> list[dict[str, Any]]:
         """Return the rows of the serving version, as its log has them."""
         folder = f"{self.data}/tables/{table}__v{self.served()[table]}"
-        return [row for path in self._paths(folder, table) for row in self._rows_in(path)]
+        return [row for path in files_in_log(folder, self.format_of(table)) for row in self._rows_in(path)]
 
     def ids_of(self, table: str) -> list[int]:
         return sorted(int(row["id"]) for row in self.rows(table))
@@ -144,20 +142,6 @@ defaults: {{trigger: 4 seconds}}
         if path not in self._read:
             self._read[path] = parquet.ParquetFile(BytesIO(store_of(path).read(path))).read().to_pylist()
         return self._read[path]
-
-    def _paths(self, folder: str, table: str) -> list[str]:
-        if self.format_of(table) == "delta":
-            log = DeltaLog(f"{folder}/delta")
-            try:
-                log.refresh()
-            except NoDeltaLog:
-                return []
-            return [log.place_of(file) for file in log.files_at(log.head)]
-        try:
-            entries = list(whole_table_log(f"{folder}/_spark_metadata"))
-        except FileNotFoundError:
-            return []
-        return [local_path(str(entry["path"])) for entry in entries if entry.get("action", "add") == "add"]
 
     def faults(self, withheld: int = WITHHELD) -> dict[str, str]:
         """Return, for each table that has not every landed row once, what differs.

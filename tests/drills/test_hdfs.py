@@ -11,11 +11,9 @@ from io import BytesIO
 import pyarrow.parquet as parquet
 import pytest
 from mini_hdfs import MiniHdfs, mini_hdfs
-from tiny_project import DDL, DML, HEAD, Tiny, alive, until
+from tiny_project import DDL, DML, HEAD, Tiny, alive, files_in_log, until
 
-from pipelines.storage.delta_log import DeltaLog, NoDeltaLog
 from pipelines.storage.file_store import store_of
-from pipelines.storage.file_stream_logs import local_path, whole_table_log
 
 pytestmark = [pytest.mark.spark, pytest.mark.drill, pytest.mark.long]
 
@@ -48,24 +46,10 @@ class InHdfs(Tiny):
         folder = f"{self.data}/tables/{table}__v{version}"
         column = "n" if table == "summed" else "id"
         found: list[int] = []
-        for path in self._files(folder, self.format_of(table)):
+        for path in files_in_log(folder, self.format_of(table)):
             content = BytesIO(store_of(path).read(path))
             found += parquet.read_table(content, columns=[column])[column].to_pylist()
         return sorted(found)
-
-    def _files(self, folder: str, format: str) -> list[str]:
-        if format == "delta":
-            log = DeltaLog(f"{folder}/delta")
-            try:
-                log.refresh()
-            except NoDeltaLog:
-                return []
-            return [log.place_of(file) for file in log.files_at(log.head)]
-        try:
-            entries = list(whole_table_log(f"{folder}/_spark_metadata"))
-        except FileNotFoundError:
-            return []
-        return [local_path(str(entry["path"])) for entry in entries if entry.get("action", "add") == "add"]
 
 
 @pytest.fixture(scope="module")

@@ -14,6 +14,7 @@ from live_project import Driven, Impatient, alive, committed, until
 from pool_jars import delta_jars, kafka_jars, postgres_jars
 
 from pipelines.storage.delta_log import DeltaLog, NoDeltaLog
+from pipelines.storage.file_stream_logs import local_path, whole_table_log
 
 __all__ = ["DML", "Impatient", "Tiny", "alive", "approved", "committed", "tiny_that_runs", "until"]
 
@@ -87,7 +88,8 @@ class Tiny(Driven):
     def ids(self, table: str, version: int) -> list[int]:
         """Return the ids in a version's table, from the files in its log, as readers in Spark see them."""
         folder = self.folder / f"data/tables/{table}__v{version}"
-        files = self._delta_files(folder) if self.format_of(table) == "delta" else committed(folder)
+        format = self.format_of(table)
+        files = files_in_log(str(folder), format) if format == "delta" else committed(folder)
         return sorted(
             int(value) for file in files for value in parquet.read_table(file, columns=["id"])["id"].to_pylist()
         )
@@ -95,14 +97,6 @@ class Tiny(Driven):
     def format_of(self, table: str) -> str:
         """Return the format of a table that is written by a statement."""
         return self.formats.get(table, self.format)
-
-    def _delta_files(self, folder: Path) -> list[Path]:
-        log = DeltaLog(f"{folder}/delta")
-        try:
-            log.refresh()
-        except NoDeltaLog:
-            return []
-        return [Path(log.place_of(file)) for file in log.files_at(log.head)]
 
     def _connectors(self) -> str:
         jars = {"delta": delta_jars} if "delta" in (self.format, *self.formats.values()) else {}
@@ -112,6 +106,25 @@ class Tiny(Driven):
             jars["postgres"] = postgres_jars
         found = ", ".join(f"{name}: {{jars: ['{of()}']}}" for name, of in jars.items())
         return f"connectors: {{{found}}}\n" if found else ""
+
+
+def files_in_log(folder: str, format: str) -> list[str]:
+    """Return the paths of the files of a version in its log, as readers in Spark see them; none before its first batch.
+
+    `folder` may be in any store.
+    """
+    if format == "delta":
+        log = DeltaLog(f"{folder}/delta")
+        try:
+            log.refresh()
+        except NoDeltaLog:
+            return []
+        return [log.place_of(file) for file in log.files_at(log.head)]
+    try:
+        entries = list(whole_table_log(f"{folder}/_spark_metadata"))
+    except FileNotFoundError:
+        return []
+    return [local_path(str(entry["path"])) for entry in entries if entry.get("action", "add") == "add"]
 
 
 @contextmanager
