@@ -48,6 +48,8 @@ INTERRUPTED = 130
 
 AGENT_GONE_S = 3.0
 """Seconds without an agent before the command stops following a run. The next agent continues the run."""
+AGENT_SILENT_S = 60.0
+"""The same for an agent that is alive but does not answer, for example on a busy machine."""
 
 
 def runs(context: CommandContext) -> int:
@@ -89,15 +91,28 @@ def follow_run(context: CommandContext, run_id: str, before: RunRow | None = Non
             output.progress(wait_of(row, where))
             if agent_process.is_listening(operations.client):
                 seen = time.monotonic()
-            elif time.monotonic() - seen > AGENT_GONE_S:
-                raise AgentUnreachable(
-                    f"the agent stopped during run {row.id}: {where}",
-                    remedy=f"to continue from there: headgate up, then headgate runs {row.id} --follow",
-                )
+            elif (silent_s := time.monotonic() - seen) > AGENT_GONE_S:
+                _refuse_without_agent(context, row, silent_s, where)
             version = operations.wait_for_change(version, 0.5)
     except KeyboardInterrupt:
         output.say(f"detached: run {run_id} continues; headgate runs {run_id} --follow follows it")
         return INTERRUPTED
+
+
+def _refuse_without_agent(context: CommandContext, row: RunRow, silent_s: float, where: str) -> None:
+    """Raise AgentUnreachable unless an agent is alive that may answer later."""
+    found = agent_process.find_agent_process(context.operations.place)
+    if found is None:
+        raise AgentUnreachable(
+            f"the agent stopped during run {row.id}: {where}",
+            remedy=f"to continue from there: headgate up, then headgate runs {row.id} --follow",
+        )
+    if silent_s > AGENT_SILENT_S:
+        raise AgentUnreachable(
+            f"the agent (pid {found.pid}) is alive but has not answered for {AGENT_SILENT_S:.0f} s; "
+            f"run {row.id}: {where}",
+            remedy=f"headgate logs agent shows what it does; headgate runs {row.id} --follow follows the run again",
+        )
 
 
 def wait_of(row: RunRow, where: str = "") -> WaitProgress:

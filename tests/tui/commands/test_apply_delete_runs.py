@@ -14,6 +14,7 @@ from command_line import written
 from ledger_rows import create_run
 
 from core.run.records import RunRow, StepRow
+from tui.agent_client.os_processes import OsProcess
 from tui.command_line import exit_codes
 
 
@@ -174,6 +175,36 @@ def test_a_followed_run_whose_agent_answers_again_is_followed_on(
 
     monkeypatch.setattr("tui.agent_client.agent_process.is_listening", answer)
     assert exit_codes.run_command_line(["runs", "7f3a-1", "--follow"]) == 0
+
+
+def test_a_run_is_followed_while_its_agent_is_alive_but_slow(
+    ledger: Any, place: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create_run(ledger, run_row("7f3a", "running", "running"))
+    found = iter([OsProcess(4711, "1"), OsProcess(4711, "1")])
+
+    def alive(_: object) -> OsProcess:
+        process = next(found)
+        _end(ledger, "done", "done")
+        return process
+
+    monkeypatch.setattr("tui.agent_client.agent_process.find_agent_process", alive)
+    monkeypatch.setattr("tui.commands.runs.AGENT_GONE_S", 0.0)
+    assert exit_codes.run_command_line(["runs", "7f3a-1", "--follow"]) == 0
+    assert "the agent stopped" not in capsys.readouterr().err
+
+
+def test_a_run_whose_agent_is_alive_but_never_answers_is_not_followed_for_ever(
+    ledger: Any, place: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create_run(ledger, run_row("7f3a", "running", "running"))
+    process = OsProcess(4711, "1")
+    monkeypatch.setattr("tui.agent_client.agent_process.find_agent_process", lambda place: process)
+    monkeypatch.setattr("tui.commands.runs.AGENT_GONE_S", 0.0)
+    monkeypatch.setattr("tui.commands.runs.AGENT_SILENT_S", 0.0)
+    assert exit_codes.run_command_line(["runs", "7f3a-1", "--follow"]) == 4
+    said = capsys.readouterr().err
+    assert "the agent (pid 4711) is alive but has not answered" in said and "run 7f3a-1: 0 of 1 step" in said
 
 
 @pytest.mark.sampled
