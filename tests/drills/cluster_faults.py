@@ -15,6 +15,7 @@ import random
 import shutil
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -26,6 +27,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from io import BytesIO
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +90,27 @@ BACK_S, RUN_S = 300.0, 1_200.0
 MOMENT_S = 15.0
 """Longest time in seconds from the begin of a rebuild to the fault."""
 
+CONCURRENT = "[CONCURRENT_STREAM_LOG_UPDATE]"
+"""Spark's error of a query whose checkpoint another query is using."""
+
 LOCAL_POOL = f"local: {{cores: 1, memory: 1g, conf: {{spark.driver.extraJavaOptions: '{FIRST_COMPILER}'}}}}"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The ids in a table, compared with those of the landed rows."""
+
+    rows: int
+    lost: Counter[int]
+    doubled: Counter[int]
+    """Ids that occur more often than they should."""
+
+    def __str__(self) -> str:
+        return f"{_several(self.lost)} missing, {_several(self.doubled)} extra"
+
+
+def _several(ids: Counter[int]) -> str:
+    return f"{ids.total()} {sorted(ids)[:5]}"
 
 
 @dataclass
@@ -143,8 +165,8 @@ defaults: {{trigger: 4 seconds}}
             self._read[path] = parquet.ParquetFile(BytesIO(store_of(path).read(path))).read().to_pylist()
         return self._read[path]
 
-    def faults(self, withheld: int = WITHHELD) -> dict[str, str]:
-        """Return, for each table that has not every landed row once, what differs.
+    def compared(self, withheld: int = WITHHELD) -> dict[str, Comparison]:
+        """Compare each table with the landed rows.
 
         Tables that wait for a watermark may lack the last rows, up to a number of `withheld`.
         """
@@ -153,10 +175,12 @@ defaults: {{trigger: 4 seconds}}
             there = Counter(self.ids_of(table))
             last = max(there, default=0) if table in LATER else self.landed
             wanted = Counter(range(1, max(last, self.landed - withheld) + 1))
-            if there != wanted:
-                missing, extra = wanted - there, there - wanted
-                found[table] = f"{missing.total()} missing {_some(missing)}, {extra.total()} extra {_some(extra)}"
+            found[table] = Comparison(there.total(), wanted - there, there - wanted)
         return found
+
+    def faults(self, withheld: int = WITHHELD) -> dict[str, str]:
+        """Return, for each table that has not every landed row once, what differs."""
+        return {table: str(found) for table, found in self.compared(withheld).items() if found.lost or found.doubled}
 
     def wrong_states(self, pool: str = "cluster") -> dict[str, str]:
         """Return the statements that do not run in the pool."""
@@ -167,16 +191,22 @@ defaults: {{trigger: 4 seconds}}
         return {table: f"{state} in {at}: {error[:160]}" for table, state, at, error in rows
                 if (state, at) != ("running", pool)}  # fmt: skip
 
+    def active_twice(self) -> set[str]:
+        """Return when a statement was active in two pools, or on a checkpoint that another query was using."""
+        sql = "SELECT id, summary FROM event WHERE summary LIKE '%was active in the pool%'"
+        found = {f"event {number}: {summary}" for number, summary in self.ledger(sql)}
+        for log in [*self.root.glob("home/*/dev/pools/*/pool.log*"), *self.root.glob("far/server.log")]:
+            with suppress(OSError):
+                lines = log.read_text(errors="replace").splitlines()
+                found |= {f"{before}: {line}" for before, line in pairwise(lines) if CONCURRENT in line}
+        return found
+
     def kill_agent(self) -> None:
         pid = self.agent_pid()
         os.kill(pid, signal.SIGKILL)
         until(lambda: not alive(pid), 10, "the agent is dead")
         # It waits for pools, of which one may be away.
         self.run("up")
-
-
-def _some(ids: Counter[int]) -> str:
-    return str(sorted(ids)[:5])
 
 
 class Operations:
@@ -456,6 +486,7 @@ def main() -> int:
 def rounds(on: OnCluster, faults: dict[str, Fault], seed: int) -> int:
     """Deploy the project, let every fault happen in a round of its own, and return the exit code."""
     ops, chance, began = Operations(on), random.Random(seed), time.monotonic()
+    table: list[Round] = []
     try:
         on.land(100)
         # On a busy machine, a server may exceed the deadlines of its start.
@@ -465,24 +496,79 @@ def rounds(on: OnCluster, faults: dict[str, Fault], seed: int) -> int:
         until(lambda: not on.faults(), BACK_S, "the first rows are in all tables")
         print(f"{sys.argv[1]}, seed {seed}: deployed after {time.monotonic() - began:.0f} s", flush=True)
         for number, name in enumerate(chance.sample(sorted(faults), len(faults)), start=1):
-            in_round(ops, number, (name, faults[name]), chance)
+            table.append(in_round(ops, number, (name, faults[name]), chance))
         close_windows(ops)
         for what, count in sorted(ops.did.items()):
             print(f"  {count:4} {what}")
-        took = f"{len(faults)} faults, {on.landed} rows in {time.monotonic() - began:.0f} s"
-        print(f"{sys.argv[1]}, seed {seed}: {took}, {len(ops.bad)} things are wrong")
         return 1 if ops.bad else 0
     finally:
-        pids = []
-        for find in (on.agent_pid, lambda: on.pid_of("local"), lambda: on.pid_of("cluster")):
-            with suppress(OSError, StopIteration, ValueError):
-                pids.append(find())
-        on.run("down", "--confirm", "")
-        for pid in filter(alive, pids):
-            os.kill(pid, signal.SIGKILL)
+        print("\n".join(lines_of(table)))
+        took = f"{len(table)} of {len(faults)} faults, {on.landed} rows in {time.monotonic() - began:.0f} s"
+        print(f"{sys.argv[1]}, seed {seed}: {took}, {len(ops.bad)} things are wrong", flush=True)
+        end(on)
 
 
-def in_round(ops: Operations, number: int, fault: tuple[str, Fault], chance: random.Random) -> None:
+def end(on: OnCluster) -> None:
+    """End agent and servers."""
+    pids = []
+    for find in (on.agent_pid, lambda: on.pid_of("local"), lambda: on.pid_of("cluster")):
+        with suppress(OSError, StopIteration, ValueError):
+            pids.append(find())
+    on.run("down", "--confirm", "")
+    for pid in filter(alive, pids):
+        os.kill(pid, signal.SIGKILL)
+
+
+@dataclass(frozen=True)
+class Round:
+    """The row of a fault in the table that is printed at the end."""
+
+    fault: str
+    rebuilt: str
+    back_s: float
+    """Seconds from the fault until agent and statements ran, as the ledger has them; 0 if none was away."""
+    exact_s: float
+    """Seconds from the fault until runs had ended and all rows were in all tables."""
+    compared: dict[str, Comparison]
+    twice: int
+    """Statements that were active in two pools, or on a checkpoint that another query was using."""
+
+
+def lines_of(table: list[Round]) -> list[str]:
+    """Return the table of all rounds."""
+    lines = [f"{'fault':24}{'rebuilt':9}{'back':>8}{'exact':>8}{'rows':>8}{'lost':>6}{'doubled':>9}{'twice':>7}"]
+    for each in table:
+        rows = sum(found.rows for found in each.compared.values())
+        lost = sum(found.lost.total() for found in each.compared.values())
+        doubled = sum(found.doubled.total() for found in each.compared.values())
+        times = f"{each.back_s:6.0f} s{each.exact_s:6.0f} s"
+        lines.append(f"{each.fault:24}{each.rebuilt:9}{times}{rows:8}{lost:6}{doubled:9}{each.twice:7}")
+    return lines
+
+
+class Watch:
+    """Looks twice a second whether agent and statements run."""
+
+    def __init__(self, on: OnCluster) -> None:
+        self._on, self._over = on, threading.Event()
+        self.began = self.last_away = time.monotonic()
+        self._thread = threading.Thread(target=self._look)
+        self._thread.start()
+
+    def _look(self) -> None:
+        while not self._over.wait(0.5):
+            with suppress(OSError, ValueError, sqlite3.Error):
+                if not alive(self._on.agent_pid()) or self._on.wrong_states():
+                    self.last_away = time.monotonic()
+
+    def end(self) -> float:
+        """Return the number of seconds from its begin until all ran again."""
+        self._over.set()
+        self._thread.join()
+        return self.last_away - self.began
+
+
+def in_round(ops: Operations, number: int, fault: tuple[str, Fault], chance: random.Random) -> Round:
     """Rebuild a table while rows land, let the fault happen, and compare all tables once everything runs again."""
     on, over, began, bad = ops.on, threading.Event(), time.monotonic(), len(ops.bad)
     table, moment = chance.choice(REBUILT), chance.uniform(0.0, MOMENT_S)
@@ -499,9 +585,11 @@ def in_round(ops: Operations, number: int, fault: tuple[str, Fault], chance: ran
     thread = threading.Thread(target=land)
     if fault[1] is not stop_of_another_actor:
         thread.start()
+    known, watch = on.active_twice(), None
     try:
         ops.rebuild(table)
         time.sleep(moment)  # The random moment is the point of this drill.
+        watch = Watch(on)
         fault[1](on, ops, chance)
         ops.end_runs()
     except (AssertionError, Impatient, OSError) as error:
@@ -511,11 +599,15 @@ def in_round(ops: Operations, number: int, fault: tuple[str, Fault], chance: ran
         if thread.is_alive():
             thread.join()
     ops.bad += settled(ops)
+    exact_s, back_s = (time.monotonic() - watch.began, watch.end()) if watch else (0.0, 0.0)
+    twice = sorted(on.active_twice() - known)
+    ops.bad += twice
     print(
         f"round {number}: {table} rebuilt, {fault[0]} after {moment:4.1f} s: {ops.bad[bad:] or 'every row once'}, "
         f"{on.landed} rows, {time.monotonic() - began:.0f} s",
         flush=True,
     )
+    return Round(fault[0], table, back_s, exact_s, on.compared(), len(twice))
 
 
 def settled(ops: Operations) -> list[str]:
@@ -528,9 +620,7 @@ def settled(ops: Operations) -> list[str]:
 
     with suppress(Impatient):
         until(is_well, BACK_S, "all statements run, and every row is in every table once")
-    doubles = on.ledger("SELECT summary FROM event WHERE summary LIKE '%was active in the pool%'")
-    found = [f"{table} {what}" for table, what in (on.wrong_states() | on.faults()).items()]
-    return found + [str(row[0]) for row in doubles]
+    return [f"{table} {what}" for table, what in (on.wrong_states() | on.faults()).items()]
 
 
 def close_windows(ops: Operations) -> None:
