@@ -20,13 +20,13 @@ from core.plan.request import EARLIEST, PlanRequest
 from core.planner.context import DeclaredTables, ObservedTables
 from core.planner.folder_guard import judge_folders
 from core.planner.placement import STARTS
-from core.planner.pool_load import loads_after, loads_of, over_capacity
+from core.planner.pool_load import loads_after, loads_of
 from core.planner.promotion import source_conditions
 from core.planner.topic_guard import BEGINS_READING, judge_topics
 from core.planner.warning_and_refusal_kinds import GuardFinding
 from core.policy.roles_and_rules import ALLOW, ASK, DISK_FACTOR, Policy
 from core.project.model import Table
-from core.project.resources import UNLIMITED
+from core.project.resources import UNLIMITED, over_capacity
 from core.text.sentence import Fact, Sentence
 
 OK, WARN, DENY = "ok", "warn", "deny"

@@ -16,7 +16,7 @@ from core.observed.table_statistics import TableStatistics
 from core.observed.versions import Deployment, StatementLine
 from core.plan.model import PlanNode, Step
 from core.project.model import Environment, Pool, Settings
-from core.project.resources import DIMENSIONS, UNLIMITED, Amounts, memory_words
+from core.project.resources import DIMENSIONS, UNLIMITED, Amounts, over_capacity
 from core.project_reader.table_yml import read_settings
 from core.text.sentence import Fact, FactKind
 
@@ -49,14 +49,6 @@ class Load:
 
 
 NOTHING = Load()
-
-
-class Over(FactKind):
-    """An amount that is more than a pool's capacity."""
-
-    STATEMENTS = "{needed} of at most {most:statement}"
-    CORES = "{needed} of at most {most} cores"
-    MIB = "{needed} of at most {most} of memory"
 
 
 class Full(FactKind):
@@ -162,23 +154,6 @@ def pool_of_version(environment: Environment, seen: ObservedDeployment, version:
     name = next((each.pool for each in others if each is not None and each.version == version), "")
     known = {pool.name for pool in environment.pools}
     return name if name in known else environment.pool_holding(seen.pool).name
-
-
-def over_capacity(capacity: Amounts, load: Load, before: Load = NOTHING) -> tuple[Fact[Over], ...]:
-    """Return the dimensions in which a load is more than a capacity, and more than it was before."""
-    found = []
-    for name, most, needed, had in zip(DIMENSIONS, capacity, load, before, strict=True):
-        if most is not None and needed > max(most, had) + _EXACT:
-            memory = name == "mib"
-            shown, limit = (memory_words(needed), memory_words(most)) if memory else (round(needed, 2), most)
-            found.append(_OVER[name].of(needed=shown, most=limit))
-    return tuple(found)
-
-
-_OVER = {"statements": Over.STATEMENTS, "cores": Over.CORES, "mib": Over.MIB}
-
-_EXACT = 1e-6
-"""Sums of fractions of cores are only this exact."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,10 +25,10 @@ from core.project_reader.metadata_tables import with_metadata
 from core.project_reader.name_collisions import collision_problems
 from core.project_reader.parse_cache import ParseCache, missing_in_inputs
 from core.project_reader.paths import ScriptFolder, is_jar, read_script_folders, table_folder, unreadable_files
+from core.project_reader.pool_checks import check_pools
 from core.project_reader.settings_checks import (
     check_keyed,
     check_outside_settings,
-    check_pools,
     check_queries,
     check_schema_tracking,
     check_topics_written,
@@ -187,8 +187,8 @@ def _check_settings(
     yml = {name: _yml(name, draft.folders[name]) for name in tables}
     for check in (check_queries, check_keyed, check_schema_tracking, check_topics_written):
         check(tables, yml, draft.problems)
-    if (here := manifest.environment(environment)) is not None and here.named_pools:
-        check_pools(tables, yml, here, draft.problems)
+    if (here := manifest.environment(environment)) is not None:
+        check_pools(tables, yml, here, draft.texts.get(MANIFEST, ""), draft.problems)
     # A table whose statement could not be read only seems to be external.
     readable = {name: table for name, table in tables.items() if name not in unreadable} if unreadable else tables
     check_outside_settings(readable, yml, draft.problems)

@@ -35,15 +35,15 @@ def read_pool(section: YamlSection) -> Pool:
     below = section.section("pool")
     if below is None:
         return Pool()
-    below.only(("name", *_POOL_KEYS))
+    below.only(("name", *_POOL_KEYS), elsewhere={"placement": section.name})
     return _pool(below, below.text("name", CLUSTER if below.text("master", "") else LOCAL))
 
 
 def read_named_pools(section: YamlSection) -> tuple[Pool, ...]:
     """Read the pools of an environment that has several, in their order; empty if it has only one."""
-    below = section.section("pools")
+    node, below = section.nodes.get("pools"), section.section("pools")
     if below is None:
-        if "pools" in section.nodes:
+        if node is not None and node.tag.endswith(":null"):
             section.wrong("pools", "a mapping of pools by name", "write pools: {small: {cores: 2}, large: {cores: 8}}")
         return ()
     if "pool" in section.nodes:
@@ -60,21 +60,23 @@ def read_named_pools(section: YamlSection) -> tuple[Pool, ...]:
             below.wrong(name, f"unlike {met} also in lower case", "give the pool another name")
         inner = below.section(name)
         if inner is not None:
-            inner.only(_POOL_KEYS)
+            inner.only(_POOL_KEYS, elsewhere={"placement": section.name})
             found[name] = _pool(inner, name)
         elif node.tag.endswith(":null"):
             found[name] = Pool(name)
     return tuple(found.values())
 
 
-def place_in_pool(manifest: str, environment: str, pool: Pool, key: str) -> Where:
-    """Return where the text of headgate.yml sets a key of a pool; without that key, where the pool begins."""
+def place_in_pool(manifest: str, environment: str, pool: Pool, *keys: str) -> Where:
+    """Return where the text of headgate.yml has a key of a pool, or one below it; without it, where the pool begins."""
     top = read_yaml(manifest, MANIFEST_PATH, [])
     here = top.section("environments") if top is not None else None
     here = here.section(environment) if here is not None else None
     several = here.section("pools") if here is not None else None
     below = several.section(pool.name) if several is not None else here.section("pool") if here is not None else None
-    return below.at(key) if below is not None else Where(MANIFEST_PATH)
+    for key in keys[:-1]:
+        below = inner if below is not None and (inner := below.section(key)) is not None else below
+    return below.at(keys[-1]) if below is not None else Where(MANIFEST_PATH)
 
 
 def problems_of_pools(manifest: str, environment: str) -> tuple[Problem, ...]:
@@ -138,9 +140,9 @@ def _capacity(section: YamlSection) -> Amounts:
 
 
 def _class(section: YamlSection) -> str:
-    name = section.text("class", "")
-    if name and not is_environment_name(name):
-        section.wrong("class", "named with letters, digits, _ and -", "give the class another name")
+    name, written = section.text("class", ""), section.value("class")
+    if written is not None and written.text == name and not is_environment_name(name):
+        section.wrong("class", "named with letters, digits, _ and -", "write another name, or leave it out")
         return ""
     return name
 

@@ -10,9 +10,7 @@ from dataclasses import replace
 from core.model.names import TableName
 from core.model.problems import Problem, Severity, Where
 from core.model.table_formats import TABLE_FORMATS, table_format
-from core.project.manifest_head import MANIFEST_PATH
-from core.project.model import Environment, Table
-from core.project.resources import PoolClass
+from core.project.model import Table
 from core.project_reader.table_yml import check_entries
 from core.project_reader.yaml_reader import read_yaml
 from core.sql.statement import TableRead, line_of, selects_star, with_change_feeds
@@ -51,36 +49,6 @@ def check_keyed(tables: Mapping[TableName, Table], yml: Mapping[TableName, str],
                     Problem(f"{table.name} {summary}", remedy, where, table.name, severity=Severity.WARNING)
                 )
         _check_streams(table, tables, yml.get(table.name, ""), problems)
-
-
-def check_pools(
-    tables: Mapping[TableName, Table], yml: Mapping[TableName, str], environment: Environment, problems: list[Problem]
-) -> None:
-    """Report statements that name a pool which the environment does not have. A single pool takes all statements.
-
-    A name among the defaults is reported once, in headgate.yml.
-    """
-    pools, in_defaults = environment.named_pools, set[str | PoolClass]()
-    names, classes = {pool.name for pool in pools}, {pool.of_class for pool in pools} - {""}
-    for table in tables.values() if pools else ():
-        name = table.settings.pool
-        wanted, known = (name.name, classes) if isinstance(name, PoolClass) else (name, names)
-        if not wanted or wanted in known:
-            continue
-        section = read_yaml(table.settings_text, "", [])
-        line = section.lines.get("pool") if section is not None else None
-        if line is None and name in in_defaults:
-            continue
-        of_class = isinstance(name, PoolClass)
-        all_of_them = f"{'classes' if of_class else 'pools'} of {environment.name}: {', '.join(sorted(known))}"
-        near = did_you_mean(wanted, known) or (all_of_them if known else f"declare class: {wanted} of a pool")
-        summary = f"{environment.name} has no pool {'of class ' if of_class else ''}{wanted}"
-        where, subject = Where(MANIFEST_PATH), "defaults"
-        if line is not None:
-            where, subject = Where(yml.get(table.name, ""), line), table.name
-        else:
-            in_defaults.add(name)
-        problems.append(Problem(summary, near, where, subject))
 
 
 def with_changes(tables: dict[TableName, Table], among: Mapping[TableName, Table]) -> dict[TableName, Table]:

@@ -194,14 +194,16 @@ def read_amounts(section: "YamlSection", key: str, default: Amounts, *, with_sta
 
 
 def _pool(section: "YamlSection", default: str | PoolClass) -> str | PoolClass:
-    value = section.value("pool")
-    if value is None or value.pairs is None:
-        return section.text("pool", default if isinstance(default, str) else "") or default
+    value, known = section.value("pool"), len(section.problems)
+    if value is None or (value.text is None and value.items is None and value.pairs is None):
+        return default
+    if value.pairs is None:
+        return section.text("pool", "")
     below = section.section("pool")
     assert below is not None, "its pairs were read"
     below.only(("class",))
     name = below.text("class", "")
-    if not name:
+    if not name and len(section.problems) == known:
         below.wrong("class", "the class of some pools", "write pool: {class: NAME}, or pool: NAME")
     return PoolClass(name) if name else default
 

@@ -16,7 +16,8 @@ _LOADER: type = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 _COUNT = re.compile(r"(?P<digits>0*[1-9][0-9_]{0,17})(?P<unit>[kMG]?)\Z")
 _TIMES = {"k": 10**3, "M": 10**6, "G": 10**9}
-
+_QUOTES = ("'", '"')
+"""The styles of quoted scalars, which are strings and no numbers."""
 
 _ONE_DOCUMENT = "expected a single document in the stream"
 """Context of PyYAML's error about a second document (6.0)."""
@@ -82,8 +83,11 @@ class YamlSection:
         except ValueError:
             value = 0.0
         if not 0 < value <= most:
+            apart = "quotes" if node.style in _QUOTES else "a unit"
             self.wrong(
-                key, f"a number above 0, at most {most:.0f}", f"write it without a unit, for example {key}: {default:g}"
+                key,
+                f"a number above 0, at most {most:.0f}",
+                f"write it without {apart}, for example {key}: {default:g}",
             )
             return default
         return value
@@ -100,9 +104,10 @@ class YamlSection:
         node = self._scalar(key)
         if node is None:
             return None
-        found = _COUNT.match(node.value)
-        if not found:
-            self.wrong(key, "a whole number above 0, optionally with k, M or G", f"for example {key}: {example}")
+        found, quoted = _COUNT.match(node.value), node.style in _QUOTES
+        if not found or quoted:
+            remedy = f"{'write it without quotes, ' if quoted else ''}for example {key}: {example}"
+            self.wrong(key, "a whole number above 0, optionally with k, M or G", remedy)
             return None
         return int(found["digits"].replace("_", "")) * _TIMES.get(found["unit"], 1)
 
@@ -177,11 +182,17 @@ class YamlSection:
                 self.problems.append(Problem(summary, f"write {form}", where, key))
 
     def only(
-        self, known: Iterable[str], *, later: Sequence[str] = (), moved: Mapping[str, str] = MappingProxyType({})
+        self,
+        known: Iterable[str],
+        *,
+        later: Sequence[str] = (),
+        moved: Mapping[str, str] = MappingProxyType({}),
+        elsewhere: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         """Report keys that are not in `known`, and warn about keys that only later versions will support.
 
-        `moved` maps each key of earlier versions to the key that has replaced it, relative to this section.
+        `moved` maps each key of earlier versions to the key that has replaced it, relative to this section, and
+        `elsewhere` maps keys of other sections to those sections.
         """
         known = tuple(known)
         for key in self.nodes:
@@ -201,10 +212,11 @@ class YamlSection:
                     )
                 )
             elif key not in known:
+                remedy = did_you_mean(key, (*known, *later)) or f"known keys: {', '.join(known)}"
                 self.problems.append(
                     Problem(
                         f"{self._named(key)} is not a known key",
-                        did_you_mean(key, (*known, *later)) or f"known keys: {', '.join(known)}",
+                        f"move it to {elsewhere[key]}" if key in elsewhere else remedy,
                         self.at(key),
                         key,
                     )

@@ -13,9 +13,9 @@ from core.observed.planner_input import ObservedDeployment
 from core.plan.codec import plan_from_json
 from core.plan.model import Plan, PlanNode
 from core.planner.pool_drain import plan_drain
-from core.planner.pool_load import Full, Load, loads_after, loads_of, over_capacity, settings_of
+from core.planner.pool_load import Full, Load, loads_after, loads_of, settings_of
 from core.project.model import Environment
-from core.project.resources import UNLIMITED
+from core.project.resources import UNLIMITED, over_capacity
 from pipelines.agent.context import AgentContext
 
 _STARTS = frozenset({Action.START, Action.RESUME, Action.RESTART, Action.REBUILD, Action.UNDELETE})

@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 from core.model.names import TableName as T
 from core.observed.planner_input import ObservedDeployment, OtherVersion
 from core.observed.table_statistics import TableStatistics
-from core.planner.pool_load import NOTHING, Load, Unplaced, loads_of, need, over_capacity, place
+from core.planner.pool_load import NOTHING, Load, Unplaced, loads_of, need, place
 from core.project.model import Environment, Pool
-from core.project.resources import Amounts
+from core.project.resources import Amounts, over_capacity
 from core.project.revision import RevisionTexts
 
 A, B = Pool("a"), Pool("b")

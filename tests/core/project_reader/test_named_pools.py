@@ -51,23 +51,28 @@ def test_one_pool_has_the_home_itself_as_its_place() -> None:
     ("pools", "more", "said"),
     [
         ("{}", "", "at least one pool"),
-        ("[small]", "", "pools"),
+        ("[small]", "", "environments.dev.pools must be a mapping"),
+        ("", "", "a mapping of pools by name"),
         ("{a b: {}}", "", "named with letters"),
         ("{one: {}, One: {}}", "", "unlike one also in lower case"),
         ("{one: {}}", ", pool: {}", "left out beside pool"),
         ("{one: {name: x}}", "", "name"),
         ("{one: {statements: 0}}", "", "a whole number above 0"),
+        ("{one: {statements: '3'}}", "", "a whole number above 0, optionally with k, M or G; write it without quotes"),
         ("{one: {statements: 2, capacity: {cores: 2}}}", "", "left out beside capacity"),
-        ("{one: {capacity: {cores: 0, gpus: 1}}}", "", "a number above 0"),
-        ("{one: {capacity: {cores: 0, gpus: 1}}}", "", "gpus"),
+        ("{one: {capacity: {cores: 0}}}", "", "a number above 0"),
+        ("{one: {capacity: {gpus: 1}}}", "", "gpus"),
         ("{one: {capacity: {memory: 2 GB}}}", "", "a size from 1m"),
         ("{one: {class: 'a b'}}", "", "named with letters"),
+        ("{one: {class: ''}}", "", "named with letters"),
+        ("{one: {class: 3}}", "", "a string"),
+        ("{one: {placement: spread}}", "", "one.placement is not a known key; move it to environments.dev"),
         ("{one: {}}", ", placement: even", "default or spread"),
     ],
 )
-def test_mistakes_are_problems_with_a_remedy(pools: str, more: str, said: str) -> None:
-    _, problems = manifest(pools, more)
-    assert problems and any(said in each for each in problems), problems
+def test_a_mistake_is_one_problem_with_a_remedy(pools: str, more: str, said: str) -> None:
+    _, (problem,) = manifest(pools, more)
+    assert said in problem
 
 
 def test_capacity_and_class_of_a_pool_are_read() -> None:
@@ -101,35 +106,34 @@ def test_a_statement_declares_a_class_and_what_it_needs() -> None:
 @pytest.mark.parametrize(
     ("yml", "said"),
     [
-        ("pool: {class: fas}", "dev has no pool of class fas; did you mean fast?"),
-        ("pool: {clas: fast}", "pool.class must be the class of some pools"),
-        ("pool: {class: [a]}", "pool.class"),
+        ("pool: {clas: fast}", "pool.clas is not a known key; did you mean class?"),
+        ("pool: {class: 3}", 'pool.class must be a string; put it in quotes: class: "3"'),
+        ("pool: {class: ''}", "pool.class must be the class of some pools"),
+        ("pool: {class: [a]}", "pool.class must be one value"),
+        ("pool: {}", "pool.class must be the class of some pools"),
+        ("pool: 3", "pool must be a string"),
         ("resources: {cores: lots}", "resources.cores must be a number above 0"),
+        ("resources: {cores: '2'}", "resources.cores must be a number above 0, at most 1024; write it without quotes"),
         ("resources: {statements: 3}", "statements"),
     ],
 )
-def test_mistakes_of_a_statement_are_problems(yml: str, said: str) -> None:
-    project, problems = read_project(files(yml + "\n", "{a: {}, b: {class: fast}}"))
-    assert project is None and any(said in f"{each.summary}; {each.remedy}" for each in problems), problems
+def test_a_mistake_of_a_statement_is_one_problem_at_its_line(yml: str, said: str) -> None:
+    project, (problem,) = read_project(files(f"owner: lee\n{yml}\n", "{a: {}, b: {class: fast}}"))
+    assert project is None and said in f"{problem.summary}; {problem.remedy}"
+    assert str(problem.where) == "pipelines/facts/p/b/b.yml:2"
+
+
+def test_an_empty_name_means_no_pool_even_if_the_defaults_name_one() -> None:
+    defaults = Settings(pool="large")
+    assert read_settings('pool: ""\n', "", defaults, []).pool == ""
+    assert read_settings(deployed_yml_as_file("owner: lee\n", defaults), "", defaults, []).pool == ""
+    assert [read_settings(each, "", defaults, []).pool for each in ("pool:\n", "owner: lee\n")] == ["large", "large"]
 
 
 def test_resources_are_an_edit_that_restarts_nothing() -> None:
     assert ChangeKind.DESCRIPTION.definition.action is Action.RECORD
     edits = _settings_findings(Settings(), Settings(resources=Amounts(cores=1)), external=False)
     assert [kind for kind, _ in edits] == [ChangeKind.DESCRIPTION]
-
-
-def test_a_name_that_the_environment_lacks_is_a_problem_at_its_line() -> None:
-    project, problems = read_project(files("owner: lee\npool: larg\n"))
-    assert project is None
-    (found,) = problems
-    assert (found.summary, found.remedy) == ("dev has no pool larg", "did you mean large?")
-    assert found.where is not None and (found.where.path, found.where.line) == ("pipelines/facts/p/b/b.yml", 2)
-
-
-def test_a_name_among_the_defaults_is_reported_once_in_the_manifest() -> None:
-    project, problems = read_project(files("", defaults="defaults: {pool: huge}\n"))
-    assert project is None and [str(each.where.path) for each in problems if each.where] == ["headgate.yml"]
 
 
 def test_an_environment_with_one_pool_runs_every_statement_there() -> None:
