@@ -74,6 +74,7 @@ class Placement(FactKind):
     """Why a statement runs in its pool."""
 
     NAMED = "runs in {pool}, which its yml names"
+    DRAINED = "runs in {pool}, to which the drain of {drained} moves it"
     DEFAULT = "runs in {pool}, the default pool"
     STAYS = "stays in {pool}"
     BACK = "goes back to {pool}, where this version ran"
@@ -94,7 +95,14 @@ class Placement(FactKind):
     @property
     def is_choice(self) -> bool:
         """True if the planner has chosen the pool."""
-        return self not in (Placement.NAMED, Placement.DEFAULT, Placement.STAYS, Placement.BACK, Placement.MADE)
+        return self not in (
+            Placement.NAMED,
+            Placement.DRAINED,
+            Placement.DEFAULT,
+            Placement.STAYS,
+            Placement.BACK,
+            Placement.MADE,
+        )
 
 
 @dataclass(frozen=True, slots=True)

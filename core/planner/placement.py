@@ -94,7 +94,7 @@ def place_nodes(
     environment = declared.environment
     if not environment.named_pools:
         return PlacedNodes(tuple(nodes))
-    fixed = {node.table: found for node in nodes if (found := _fixed(declared, observed, node)) is not None}
+    fixed = {node.table: found for node in nodes if (found := _fixed(declared, observed, request, node))}
     waiting = [
         _unplaced(declared, observed, request, node, pools=pools, chosen=chosen.get(node.table, ""))
         for node in nodes
@@ -131,7 +131,10 @@ def _runs(node: PlanNode) -> bool:
 
 
 def _fixed(
-    declared: DeclaredTables, observed: Mapping[TableName, ObservedDeployment], node: PlanNode
+    declared: DeclaredTables,
+    observed: Mapping[TableName, ObservedDeployment],
+    request: PlanRequest,
+    node: PlanNode,
 ) -> tuple[str, Fact[Placement]] | None:
     """Return the pool of a node that has no choice, with the reason; None if it has one, or runs nothing."""
     environment, seen = declared.environment, observed.get(node.table, ObservedDeployment())
@@ -146,6 +149,8 @@ def _fixed(
     table, present = declared.tables.get(node.table), environment.pool_holding(seen.pool).name
     pool = declared.pool_of(node.table).name
     if table is None or not environment.pools_for(table.settings):
+        if request.drains and node.table in request.tables:
+            return pool, Placement.DRAINED.of(pool=pool, drained=request.drains)
         named = table is not None and table.settings.pool == pool
         return pool, Placement.NAMED.of(pool=pool) if named else Placement.DEFAULT.of(pool=pool)
     if node.version == node.from_version and may_run(seen) and pool == present:

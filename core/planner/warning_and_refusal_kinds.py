@@ -186,8 +186,8 @@ class PlanWarningKind(FactKind):
         "uncordon {pool}"
     )
     FILES_NAME_POOL = (
-        "the yml of {tables:few} must name the new pools before their next plan, which is denied otherwise while "
-        "{pool} is cordoned"
+        "the yml of {tables:few} must name the new {tables:pool/pools} before {tables:its/their} next plan, which is "
+        "denied otherwise while {pool} is cordoned"
     )
     STATED_GONE = (
         "whoever applies this plan states that nothing runs in {pool} any more: if a query goes on there, two queries "

@@ -155,6 +155,15 @@ def test_a_drain_moves_what_names_no_pool_without_an_edit() -> None:
     assert elsewhere.empty, "the next plan leaves it there"
 
 
+def test_a_statement_that_names_its_pool_is_moved_by_a_drain_and_not_by_its_file() -> None:
+    declared = spread(*TWO, spreads=False, d=Settings(pool="p0"))
+    drain = PlanRequest(tables=(T("d"),), children="none", drains="p1")
+    found = make_plan(declared, "dev", in_pools(declared, a="p0", b="p0", c="p0", d="p1"), drain)
+    assert why(found, "d") == "runs in p0, to which the drain of p1 moves it"
+    (warned,) = (each for each in found.warnings if each.kind == "files_name_pool")
+    assert "the yml of d must name the new pool before its next plan, which is denied" in str(warned.summary)
+
+
 def test_what_fits_nowhere_is_refused_with_the_room_of_every_pool() -> None:
     declared = spread(Pool("p0", capacity=Amounts(2, 1.0)), Pool("p1", capacity=Amounts(1)))
     (refusal,) = make_plan(declared, "dev", {}, EVERYTHING).refusals
