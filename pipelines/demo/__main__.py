@@ -78,6 +78,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--scenario", type=int, help="with --copy: the scenario to copy")
     parser.add_argument("--format", choices=WRITTEN, default="", help="with --copy: how its tables are stored")
     parser.add_argument("--data", metavar="DIR", help="data folder to land events in")
+    parser.add_argument("--store", metavar="URI", default="", help="the data folder in HDFS, if events land there")
     parser.add_argument("--project", metavar="DIR", help="project folder")
     parser.add_argument("--with-readers", action="store_true", help="with --change rename: edit the readers too")
     parser.add_argument("--rounds", type=int, help="with --settle; by default as many as --project needs")
@@ -161,7 +162,7 @@ def _change(given: argparse.Namespace) -> dict[str, Any]:
 
 
 def _generate(given: argparse.Namespace) -> dict[str, Any]:
-    folder = open_folder(given.data)
+    folder = open_folder(given.data, given.store)
     return generate(
         folder,
         _WallClock(),
@@ -187,7 +188,7 @@ def _feeds(given: argparse.Namespace, before: dict[str, Any] | None) -> Feeds | 
 
 
 def _settle(given: argparse.Namespace) -> dict[str, Any]:
-    folder = open_folder(given.data)
+    folder = open_folder(given.data, given.store)
     rounds = given.rounds or _rounds(given.project)
     stop_feeds(folder)
     rest = write_pending_events(folder)

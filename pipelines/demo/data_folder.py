@@ -1,4 +1,7 @@
-"""The data folder of a demo: event files, and the settings, status, state and lock of the generator."""
+"""The data folder of a demo: event files, and the settings, status, state and lock of the generator.
+
+The event files can be in another store, next to the tables; everything else is local.
+"""
 
 import fcntl
 import json
@@ -12,7 +15,8 @@ from typing import TextIO
 
 from core.model.errors import HeadgateError, Refused, UsageError
 from core.model.names import whole_number
-from pipelines.demo.event_simulation import FEEDS, GeneratorState, LinesByFeed, generator_state_from_json
+from pipelines.demo.event_simulation import FEEDS, FOLDER, GeneratorState, LinesByFeed, generator_state_from_json
+from pipelines.storage.file_store import store_of
 from pipelines.whole_files import write_whole
 
 
@@ -21,6 +25,8 @@ class DemoDataFolder:
     """Paths in the data folder of a demo's environment."""
 
     path: Path
+    store: str = ""
+    """The folder of the events and of the reference tables if it is in HDFS, as a URI; empty if it is `path`."""
 
     @property
     def control(self) -> Path:
@@ -43,38 +49,68 @@ class DemoDataFolder:
         return self.path / "generator.book.json"
 
     def feed(self, feed: str) -> Path:
-        """Return the folder of a feed's event files."""
+        """Return the folder of a feed's event files, if they are local."""
         return self.path / "landing" / feed
 
     def event_files(self, feed: str) -> list[Path]:
-        """List a feed's event files in the order in which they were written."""
+        """List a feed's event files in the order in which they were written, if they are local."""
         return sorted(self.feed(feed).glob("*.json"))
 
 
-def open_folder(path: str | Path) -> DemoDataFolder:
-    """Create the data folder and its landing folders if they are missing. Raises HeadgateError if that fails."""
-    folder = DemoDataFolder(Path(path).expanduser().absolute())
+def open_folder(path: str | Path, store: str = "") -> DemoDataFolder:
+    """Create the data folder and its landing folders if they are missing. Raises HeadgateError if that fails.
+
+    A `store` that has no reference tables yet gets those of the sample.
+    """
+    folder = DemoDataFolder(Path(path).expanduser().absolute(), store)
     try:
         for feed in FEEDS:
             folder.feed(feed).mkdir(parents=True, exist_ok=True)
+        if store:
+            _fill_store(store)
     except OSError as error:
         raise HeadgateError(
-            f"{folder.path} cannot be written: {error.strerror}", remedy="give another folder with --data"
+            f"{store or folder.path} cannot be written: {error.strerror}", remedy="give another folder with --data"
         ) from error
     return folder
+
+
+def _fill_store(store: str) -> None:
+    files = store_of(store)
+    for feed in FEEDS:
+        files.make_folders(f"{store}/landing/{feed}")
+    for source in sorted((FOLDER / "reference").rglob("*.*")):
+        target = f"{store}/{source.relative_to(FOLDER)}"
+        if not files.exists(target):
+            files.make_folders(target.rpartition("/")[0])
+            files.replace(target, source.read_bytes())
 
 
 def write_events(folder: DemoDataFolder, book: GeneratorState, lines: LinesByFeed) -> dict[str, int]:
     """Write one second's events to the feeds' folders, and return the number of events per feed.
 
-    The generator's state is saved first, so that no event id is ever used twice.
+    The generator's state is saved first, so that no event id is ever used twice. Raises OSError.
     """
+    save_events(folder, book, lines)
+    return write_saved_events(folder, book, lines)
+
+
+def save_events(folder: DemoDataFolder, book: GeneratorState, lines: LinesByFeed) -> None:
+    """Save the generator's state after one second's events, which get the next file number. Raises OSError."""
     book.landed = {feed: count + len(lines[feed]) for feed, count in book.landed.items()}
     book.file += any(lines.values())
     write_whole(folder.book, json.dumps(book.as_json()))
+
+
+def write_saved_events(folder: DemoDataFolder, book: GeneratorState, lines: LinesByFeed) -> dict[str, int]:
+    """Write the files of the last second that was saved. This can be repeated after an OSError."""
     for feed, rows in lines.items():
         if rows:
-            write_whole(folder.feed(feed) / f"{feed}-{book.file:09d}.json", "\n".join(rows) + "\n")
+            name, text = f"landing/{feed}/{feed}-{book.file:09d}.json", "\n".join(rows) + "\n"
+            if folder.store:
+                store_of(folder.store).replace(f"{folder.store}/{name}", text.encode())
+            else:
+                write_whole(folder.path / name, text)
     return {feed: len(rows) for feed, rows in lines.items()}
 
 

@@ -14,10 +14,19 @@ from typing import Any, Protocol
 from core.model.errors import TryAgain
 from core.model.names import TableName
 from core.project.model import Project
-from pipelines.demo.data_folder import DemoDataFolder, exclusive_lock, lock_holder, read_generator_state, write_events
+from pipelines.demo.data_folder import (
+    DemoDataFolder,
+    exclusive_lock,
+    lock_holder,
+    read_generator_state,
+    save_events,
+    write_events,
+    write_saved_events,
+)
 from pipelines.demo.event_simulation import (
     FEEDS,
     GeneratorState,
+    LinesByFeed,
     closing_events,
     simulate_second,
     take_pending,
@@ -107,6 +116,8 @@ class _Run:
     ahead_ms: int
     """Milliseconds by which event time is ahead of the clock, so that events are newer than earlier closing events."""
     note: str = ""
+    unwritten: LinesByFeed | None = None
+    """Events of a second that is saved, whose files could not be written yet."""
 
 
 def generate(
@@ -152,8 +163,15 @@ def _tick(run: _Run, now: float) -> None:
         _log(run, now, f"feeds changed: {json.dumps(feeds.as_json())}")
     run.feeds, run.note = feeds, note
     rate = feeds.rate_at(now - run.started_at)
-    if not feeds.paused:
-        write_events(run.folder, run.book, simulate_second(run.book, int(now * 1000) + run.ahead_ms, rate))
+    if not feeds.paused and run.unwritten is None:
+        run.unwritten = simulate_second(run.book, int(now * 1000) + run.ahead_ms, rate)
+        save_events(run.folder, run.book, run.unwritten)
+    if run.unwritten is not None:
+        try:
+            write_saved_events(run.folder, run.book, run.unwritten)
+            run.unwritten = None
+        except OSError as error:
+            run.note = f"events cannot be written, and are tried again: {error.strerror or error}"
     _say(run, now, "paused" if feeds.paused else "running", "")
 
 

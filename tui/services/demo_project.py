@@ -18,7 +18,7 @@ from tui.agent_client.agent_process import ProgressCallback, WaitProgress
 from tui.agent_client.spark_side_process import last_answer
 from tui.project_folder.environment_selection import SelectedEnvironment
 from tui.services.environment_service import EnvironmentService
-from tui.services.teardown import DEMO_FILE, GENERATOR, event_folder, find_generator
+from tui.services.teardown import DEMO_FILE, GENERATOR, event_folders, find_generator
 
 if TYPE_CHECKING:
     from core.project.model import Project
@@ -127,7 +127,7 @@ def start_generator(
     """
     if find_generator(place) is not None:
         return False
-    command = os_processes.module_command(GENERATOR, "--data", event_folder(place), *work)
+    command = os_processes.module_command(GENERATOR, *event_folders(place), *work)
     if rate is not None:
         command += ["--rate", str(rate)]
     started = os_processes.start_detached(command, environ, log)
@@ -216,7 +216,7 @@ def settle_round(
     `seconds`.
     """
     began = time.monotonic()
-    answer = run_demo_child(["--settle", "--data", event_folder(operations.place), "--rounds", "1"], environ)
+    answer = run_demo_child(["--settle", *event_folders(operations.place), "--rounds", "1"], environ)
     landed_at = time.time()
     landed = answer["rounds"][0]
     quiet_s = longest_trigger_s(operations) + QUIET_S if last else QUIET_S

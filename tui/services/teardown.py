@@ -122,8 +122,13 @@ def find_generator(place: SelectedEnvironment) -> OsProcess | None:
 
 
 def event_folder(place: SelectedEnvironment) -> str:
-    """Return the folder in which the demo's generator writes; it is local, even if tables are in HDFS."""
+    """Return the folder of the demo's generator; it is local, even if tables and events are in HDFS."""
     return f"{place.folder}/data" if is_in_hdfs(place.data) else place.data
+
+
+def event_folders(place: SelectedEnvironment) -> list[str]:
+    """Return the arguments of the demo's generator that name its folder and the store of its events."""
+    return ["--data", event_folder(place), *(["--store", place.data] if is_in_hdfs(place.data) else [])]
 
 
 def _servers(place: SelectedEnvironment) -> dict[str, OsProcess | None]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fake_hdfs import SAFE_MODE, fake_hdfs
 
 from core.model.errors import Refused, UsageError
 from pipelines.demo.data_folder import (
@@ -244,3 +245,27 @@ def test_sigterm_ends_the_process_cleanly_with_its_status_on_stdout(tmp_path: Pa
     status = json.loads(output)
     assert (status["pid"], status["state"], status["stopped_because"]) == (process.pid, "stopped", "terminated")
     assert lock_holder(folder) is None
+
+
+def test_events_land_in_hdfs_beside_the_tables_and_are_tried_again_while_it_does_not_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served, local = tmp_path / "served", open_folder(tmp_path / "local")
+    served.mkdir()
+    notes = []
+    with fake_hdfs(served, monkeypatch) as hdfs:
+        remote = open_folder(tmp_path / "data", f"{hdfs.root}/shop")
+
+        def break_hdfs(passed: int) -> None:
+            hdfs.fault = SAFE_MODE if 2 <= passed < 5 else None
+            notes.append(json.loads(remote.status.read_text())["note"])
+
+        told = run(remote, Clock(8, each=break_hdfs), feeds=Feeds(bursts=None))
+    assert any("cannot be written, and are tried again" in (note or "") for note in notes) and not notes[-1]
+    assert (served / "shop/reference/pizzas/pizzas.json").exists() and not remote.event_files("orders")
+    run(local, Clock(5), feeds=Feeds(bursts=None))
+    landed = {feed: sum(len(file.read_text().splitlines()) for file in (served / "shop/landing" / feed).iterdir())
+              for feed in FEEDS}  # fmt: skip
+    assert landed == told["landed"], "nothing is lost, and nothing is written twice"
+    first = (served / "shop/landing/orders/orders-000000001.json").read_text()
+    assert first == local.event_files("orders")[0].read_text()
