@@ -205,6 +205,12 @@ ALTER TABLE pool ADD COLUMN cordoned_at REAL;
 ALTER TABLE pool ADD COLUMN cordoned_by TEXT NOT NULL DEFAULT '';
 """
 
+_LOST_POOL = """
+ALTER TABLE pool ADD COLUMN application TEXT NOT NULL DEFAULT '';
+ALTER TABLE pool ADD COLUMN silent_since REAL;
+ALTER TABLE pool ADD COLUMN manager_says TEXT;
+"""
+
 MIGRATIONS = (
     _REGISTRY + _MEASUREMENTS + _WORK + _AUDIT,
     _START_BATCH,
@@ -218,6 +224,7 @@ MIGRATIONS = (
     _POOLS,
     _SLOW,
     _CORDON,
+    _LOST_POOL,
 )
 """The migrations.
 

@@ -20,7 +20,7 @@ from core.observed.versions import Deployment, Measurement, StatementLine
 from core.policy.roles_and_rules import Policy, policy_from_json
 from core.policy.unlocking import Unlock
 from core.project.model import Pool
-from state.row_mapping import field_names, sqlite_value, values_by_column
+from state.row_mapping import Value, field_names, sqlite_value, values_by_column
 from state.row_types import ClockCheck, EnvironmentRow, PolicyRow, PoolRow
 from state.transactions import (
     NEWEST_CHANGE,
@@ -230,9 +230,10 @@ class RegistryWrites(RegistryReads, LedgerWrites):
                 "UPDATE facts SET agent_pid = ?, agent_started_at = ?, serves = coalesce(?, serves)", values
             )
 
-    def put_pool(self, place: str = "", **fields: str | int | float) -> None:
+    def put_pool(self, place: str = "", **fields: Value) -> None:
         """Set some of the columns that describe the pool at `place`, other than what is declared or cordoned."""
-        _only(fields, ("name", "state", "detail", "generation", "session_id", "began_at", "engine"))
+        observed = ("name", "state", "detail", "generation", "session_id", "began_at", "engine", "application")
+        _only(fields, (*observed, "silent_since", "manager_says"))
         assignments = ", ".join(f"{name} = ?" for name in fields)
         with self._transaction() as connection:
             connection.execute(f"UPDATE pool SET {assignments} WHERE place = ?", (*fields.values(), place))

@@ -9,6 +9,7 @@ from dataclasses import asdict, fields
 from typing import Any, TypeVar, get_type_hints
 
 from core.model.states import PoolState
+from core.observed.cluster_manager import ManagerWord, word_from_json
 from core.observed.served_environment import ServedEnvironment
 from core.observed.versions import Binding
 from core.project.model import Pool
@@ -16,6 +17,7 @@ from core.project.naming import Naming, Sources
 from core.project.resources import UNLIMITED, Amounts
 from core.project.revision import RevisionTexts, texts_as_json, texts_from_json
 from core.text.escaping import escape_surrogates
+from core.text.sentence import Fact
 
 Row = TypeVar("Row")
 Value = str | int | float | bytes | None
@@ -39,6 +41,8 @@ def sqlite_value(value: object) -> Value:
             of_class = {"of_class": value.of_class} if value.of_class else {}
             capacity = {"capacity": asdict(value.capacity)} if value.capacity != UNLIMITED else {}
             return _json({name: getattr(value, name) for name in Pool.RECORDED} | of_class | capacity)
+        case Fact():
+            return _json(value.as_json())
         case ServedEnvironment():
             return _json(asdict(value))
         case tuple() | list():
@@ -99,6 +103,8 @@ def _decoder(hint: Any) -> Callable[[Any], Any] | None:
         return _bindings
     if hint == Pool | None:
         return _pool
+    if hint == Fact[ManagerWord] | None:
+        return _word
     if hint == ServedEnvironment | None:
         return _served
     origin = getattr(hint, "__origin__", None)
@@ -119,6 +125,10 @@ def _pool(text: str) -> Pool:
     found = json.loads(text)
     capacity = Amounts(**found.pop("capacity", {}))
     return Pool(**{**found, "conf": tuple((key, value) for key, value in found["conf"]), "capacity": capacity})
+
+
+def _word(text: str) -> Fact[ManagerWord]:
+    return word_from_json(json.loads(text))
 
 
 def _served(text: str) -> ServedEnvironment:

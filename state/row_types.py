@@ -4,9 +4,10 @@ from dataclasses import dataclass
 
 from core.model.names import TableName
 from core.model.states import PoolState
+from core.observed.cluster_manager import ManagerWord, PoolLoss, utc_time
 from core.observed.served_environment import ServedEnvironment
 from core.project.model import Pool
-from core.text.sentence import Sentence
+from core.text.sentence import Fact, Sentence
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,6 +220,23 @@ class PoolRow:
     cordoned_at: float | None = None
     """Since when the pool takes no new statements, in epoch seconds; None if it takes them."""
     cordoned_by: str = ""
+    application: str = ""
+    """Id of the application of a server with a `url`, as it said when the agent last connected; empty if unknown."""
+    silent_since: float | None = None
+    """Since when a server with a `url` has not answered, in epoch seconds; None if it answers."""
+    manager_says: Fact[ManagerWord] | None = None
+    """What the manager of its cluster says about the application meanwhile; None if it was not asked."""
+
+    @property
+    def loss(self) -> Fact[PoolLoss] | None:
+        """Who says what about a server with a `url` that does not answer; None if it answers, or never has."""
+        if self.silent_since is None or self.declared is None:
+            return None
+        since = utc_time(self.silent_since)
+        if self.manager_says is not None:
+            return PoolLoss.REPORTED.of(since=since, word=self.manager_says)
+        kind = PoolLoss.UNASKED if self.declared.master_page or self.declared.yarn_ui else PoolLoss.UNVOUCHED
+        return kind.of(since=since)
 
 
 @dataclass(frozen=True, slots=True)

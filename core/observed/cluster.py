@@ -1,7 +1,7 @@
 """A standalone cluster as its master describes it."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from core.project.model import Pool, mebibytes
@@ -28,14 +28,21 @@ class ClusterWorker:
 
 @dataclass(frozen=True, slots=True)
 class ClusterApplication:
-    """An application that the master has registered and that has not ended."""
+    """An application that the master has registered."""
 
     id: str
     name: str
     state: str
-    """`WAITING` without an executor; `RUNNING` once it has had one, even if all its workers are dead (4.2.0)."""
+    """`WAITING` without an executor; `RUNNING` once it has had one, even if all its workers are dead (4.2.0).
+
+    One that has ended is `FINISHED`, also if its server was killed, `FAILED` or `KILLED`.
+    """
     cores: int
     """Cores of the executors that it has."""
+    memory_mib: int = 0
+    """Memory of each of its executors."""
+    ended_at: float | None = None
+    """When it ended, in epoch seconds of the master's clock; None if it has not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +55,9 @@ class ClusterView:
     """`ALIVE`; `STANDBY`, `RECOVERING` or `COMPLETING_RECOVERY` while the master accepts nothing."""
     workers: tuple[ClusterWorker, ...] = ()
     applications: tuple[ClusterApplication, ...] = ()
+    """Those that have not ended."""
+    ended: tuple[ClusterApplication, ...] = ()
+    """Those that have ended, of which the master remembers the newest."""
 
     @property
     def alive(self) -> tuple[ClusterWorker, ...]:
@@ -75,6 +85,10 @@ class ClusterFault(FactKind):
         "the master {master} does not know the pool's server: it has lost its record, or removed the server",
         "headgate down, then headgate up: the statements go on from their checkpoints",
     )
+    UNKNOWN_SERVER = (
+        "the master {master} does not know the pool's server, {application}: it has lost its record, or removed it",
+        "restart the server: the statements go on from their checkpoints",
+    )
     RECOVERING = (
         "the master {master} is {status}: executors go on, but it starts none until it is ALIVE",
         "it recovers by itself within a minute, unless {master} is the standby of another one",
@@ -100,6 +114,7 @@ class PoolGone(FactKind):
 
     ENDED = "its server on this machine has ended"
     STATED = "{by} has stated that nothing runs there any more"
+    CONFIRMED = "{by} has stated that nothing runs there any more, and {word}"
 
 
 class WhyUnknown(FactKind):
@@ -129,10 +144,33 @@ def fault_of_cluster(pool: Pool, view: ClusterView, application: str | None = No
     ours = [each for each in view.applications if each.name == application]
     if not ours:
         return ClusterFault.FORGOTTEN.of(master=pool.master)
-    has_room = any(worker.free_cores and worker.free_memory_mib >= needed for worker in view.alive)
-    if not has_room and not any(each.cores for each in ours):
+    if _starts_no_executor(view, ours, needed):
         return ClusterFault.NO_CORES.of(master=pool.master, memory=pool.memory)
     return None
+
+
+def fault_of_others_server(view: ClusterView, application: str) -> Fact[ClusterFault] | None:
+    """Return what is wrong with the cluster of a server that others manage; None if its executors can run.
+
+    `application` is the id of the server's application; empty if it is not known.
+    """
+    if view.status != ALIVE:
+        return ClusterFault.RECOVERING.of(master=view.master, status=view.status)
+    if not view.alive:
+        return ClusterFault.NO_WORKER.of(master=view.master)
+    if not application:
+        return None
+    ours = [each for each in view.applications if each.id == application]
+    if not ours:
+        return ClusterFault.UNKNOWN_SERVER.of(master=view.master, application=application)
+    if _starts_no_executor(view, ours, ours[0].memory_mib):
+        return ClusterFault.NO_CORES.of(master=view.master, memory=f"{ours[0].memory_mib}m")
+    return None
+
+
+def _starts_no_executor(view: ClusterView, ours: Sequence[ClusterApplication], needed_mib: int) -> bool:
+    has_room = any(worker.free_cores and worker.free_memory_mib >= needed_mib for worker in view.alive)
+    return not has_room and not any(each.cores for each in ours)
 
 
 def cluster_view(document: Mapping[str, Any]) -> ClusterView:
@@ -153,10 +191,16 @@ def cluster_view(document: Mapping[str, Any]) -> ClusterView:
                 )
                 for each in document["workers"]
             ),
-            applications=tuple(
-                ClusterApplication(str(each["id"]), str(each["name"]), str(each["state"]), int(each["cores"]))
-                for each in document["activeapps"]
+            applications=tuple(map(_application, document["activeapps"])),
+            ended=tuple(
+                replace(_application(each), ended_at=(each["starttime"] + each["duration"]) / 1000)
+                for each in document.get("completedapps", ())
             ),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError("not the document of a master") from error
+
+
+def _application(each: Mapping[str, Any]) -> ClusterApplication:
+    memory = int(each.get("memoryperexecutor") or 0)
+    return ClusterApplication(str(each["id"]), str(each["name"]), str(each["state"]), int(each["cores"]), memory)

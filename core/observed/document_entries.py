@@ -452,6 +452,7 @@ def _pool(given: EntryReader) -> Pool | None:
         conf=tuple(sorted(conf.items())),
         master=part.text("master") or None,
         master_ui=part.text("master_ui"),
+        yarn_ui=part.text("yarn_ui"),
     )
 
 

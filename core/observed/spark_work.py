@@ -134,19 +134,46 @@ def executors_of(document: Any) -> tuple[Executor, ...]:
     return tuple(sorted(found, key=lambda each: (-each.cores, each.id)))
 
 
+ENDED = frozenset({"FINISHED", "FAILED", "KILLED"})
+"""States of an application that has ended, in the words of both managers."""
+
+
+@dataclass(frozen=True, slots=True)
+class ManagedApplication:
+    """An application as the manager of its cluster describes it."""
+
+    id: str
+    state: str
+    """`RUNNING`, one of `ENDED`, or another state before it runs."""
+    ended_at: float | None = None
+    """When it ended, in epoch seconds of the manager's clock; None if it has not, or nobody says when."""
+    containers: int | None = None
+    """Number of its containers on YARN, with that of its master; None if the manager does not count them."""
+    cores: int = 0
+    memory_mib: int = 0
+    """Memory of all its containers on YARN, or of each executor on a standalone cluster."""
+
+    @property
+    def has_ended(self) -> bool:
+        return self.state in ENDED
+
+
 @dataclass(frozen=True, slots=True)
 class ClusterFigures:
-    """The standalone cluster of a pool, as its master counts it."""
+    """The cluster of a pool, as its manager counts it: a standalone master, or YARN's ResourceManager."""
 
     status: str
-    """`ALIVE`, or another word while the master accepts nothing."""
+    """`ALIVE`, or another word while the master accepts nothing; empty on YARN."""
     alive: int
-    """Number of workers that are alive; the cores are theirs."""
+    """Number of workers or nodes that are alive; the cores are theirs."""
     gone: int
-    """Number of other workers that the master still lists."""
+    """Number of other workers or nodes that the manager still lists."""
     cores: int
     free_cores: int
     applications: int
+    application: ManagedApplication | None = None
+    """That of the pool's server; None if its id is not known, or the manager does not know it."""
+    on_yarn: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,12 +202,17 @@ def work_of_pool(given: Mapping[str, Any]) -> WorkOfPool:
         return WorkOfPool(
             tuple(Executor(**each) for each in given["executors"]),
             str(given["unread"]),
-            None if cluster is None else ClusterFigures(**cluster),
+            None if cluster is None else _figures(cluster),
             str(given["cluster_unread"]),
             None if heap is None else ServerHeap(**heap),
         )
     except (KeyError, TypeError) as error:
         raise ValueError("not the work of a pool") from error
+
+
+def _figures(given: Mapping[str, Any]) -> ClusterFigures:
+    of = given.get("application")
+    return ClusterFigures(**{**given, "application": None if of is None else ManagedApplication(**of)})
 
 
 def stages_by_batch(document: Any, run_id: str) -> dict[int, tuple[int, ...]]:

@@ -339,7 +339,7 @@ class Pool:
     The executors of a server that the agent starts run in its own process or, with a `master`, on a cluster's workers.
     """
 
-    RECORDED: ClassVar = ("name", "url", "cores", "memory", "conf", "master", "master_ui")
+    RECORDED: ClassVar = ("name", "url", "cores", "memory", "conf", "master", "master_ui", "yarn_ui")
     """The fields that the ledger and documents record; the others say how connections are secured."""
 
     name: str = LOCAL
@@ -351,7 +351,10 @@ class Pool:
     master: str | None = None
     """Address of the master of a standalone cluster, `spark://host:port`; None if the agent's server is local."""
     master_ui: str = ""
-    """URL of the master's web interface; empty for port 8080 of the master's host."""
+    """URL of the master's web interface; empty for port 8080 of the master's host.
+
+    Beside a `url`, that of the master on whose cluster the server runs; empty if none is declared.
+    """
     token: SecretReference | None = None
     """Where the agent finds the token of a server with a `url`; None if that needs none."""
     tls: bool = False
@@ -364,6 +367,8 @@ class Pool:
     """The statements that may run in the pool at the same time, and the cores and memory that they may need."""
     of_class: str = ""
     """The class of the pool, which statements may name instead of the pool; empty if it has none."""
+    yarn_ui: str = ""
+    """Beside a `url`, URL of the ResourceManager of the YARN cluster on which the server runs; empty for none."""
 
     @property
     def address(self) -> str:
@@ -377,9 +382,9 @@ class Pool:
 
     @property
     def master_page(self) -> str:
-        """URL of the master's web interface without a final slash; empty without a master."""
+        """URL of the master's web interface without a final slash; empty if the pool is on no cluster of a master."""
         if self.master is None:
-            return ""
+            return self.master_ui.rstrip("/")
         return self.master_ui.rstrip("/") or f"http://{self.master.removeprefix(MASTER_SCHEME).rpartition(':')[0]}:8080"
 
 

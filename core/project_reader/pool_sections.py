@@ -94,7 +94,7 @@ def problems_of_pools(manifest: str, environment: str) -> tuple[Problem, ...]:
 
 _POOL_KEYS = (
     "url", "token", "tls", "ca", "master", "master_ui", "cores", "memory", "conf", "statements", "ui",
-    "capacity", "class",
+    "capacity", "class", "yarn_ui",
 )  # fmt: skip
 
 
@@ -127,7 +127,7 @@ def _pool(section: YamlSection, name: str) -> Pool:
         capacity=_capacity(section),
         of_class=_class(section),
     )
-    return _secured(section, pool)
+    return _secured(section, replace(pool, yarn_ui=_yarn(section, pool)))
 
 
 def _capacity(section: YamlSection) -> Amounts:
@@ -189,21 +189,35 @@ def _secured(section: YamlSection, pool: Pool) -> Pool:
 
 def _master(section: YamlSection) -> tuple[str | None, str]:
     """Return the address of a standalone cluster's master, and the URL of its web interface."""
-    master, page = section.text("master", ""), section.text("master_ui", "")
-    if master and "url" in section.nodes:
+    master, page, has_url = section.text("master", ""), section.text("master_ui", ""), "url" in section.nodes
+    if master and has_url:
         remedy = "remove url to let the agent start a server on that cluster, or master to use the server at url"
         section.wrong("master", "left out beside url", remedy)
         return None, ""
     if master and not _MASTER.match(master):
         section.wrong("master", "the address of a standalone cluster's master", _instead_of(master))
         return None, ""
-    if page and not master:
-        section.wrong("master_ui", "left out without master", "write master: spark://host:7077")
+    if page and not master and not has_url:
+        section.wrong("master_ui", "left out without master or url", "write master: spark://host:7077")
         return None, ""
     if page and not _PAGE.match(page):
         section.wrong("master_ui", "the URL of the master's web interface", "write master_ui: http://host:8080")
         page = ""
     return master or None, page
+
+
+def _yarn(section: YamlSection, pool: Pool) -> str:
+    """Return the URL of YARN's ResourceManager."""
+    page = section.text("yarn_ui", "")
+    if page and pool.url is None:
+        section.wrong("yarn_ui", "left out without url", "write url: sc://host:port, or remove it")
+    elif page and pool.master_ui:
+        section.wrong("yarn_ui", "left out beside master_ui", "keep the one on whose cluster the server runs")
+    elif page and not _PAGE.match(page):
+        section.wrong("yarn_ui", "the URL of the ResourceManager's web interface", "write yarn_ui: http://host:8088")
+    else:
+        return page
+    return ""
 
 
 def _instead_of(master: str) -> str:

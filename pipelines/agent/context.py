@@ -16,13 +16,14 @@ from core.model.errors import LedgerUnavailable, PoolUnreachable, Refused, TryAg
 from core.model.events import EventCause, EventKind, StateChange
 from core.model.names import TableName
 from core.model.states import State
+from core.observed.cluster_manager import ManagerWord
 from core.observed.versions import Deployment, serving_version
 from core.policy.freeze_windows import frozen_until
 from core.policy.roles_and_rules import ALLOW
 from core.ports.spark import Analysis, Jobs, Queries, Tables, TableUpkeep
 from core.ports.storage import Checkpoints
 from core.project.model import Environment, Pool
-from core.text.sentence import Sentence
+from core.text.sentence import Fact, Sentence
 from core.text.wording import did_you_mean
 from pipelines.agent.deployment_compiler import EnvironmentLayout
 from pipelines.agent.pool_work import PoolWork
@@ -113,6 +114,12 @@ class PoolClient(Protocol):
 
     def connectors(self) -> Collection[str] | None:
         """Return the names of the connectors with which the pool was started; None if unknown."""
+
+    def manager_word(self) -> Fact[ManagerWord] | None:
+        """Ask the manager of the pool's cluster whether the application of a server that others manage runs.
+
+        Returns None if there is no such manager.
+        """
 
     @property
     def holds_catalog(self) -> bool:

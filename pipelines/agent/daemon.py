@@ -40,6 +40,7 @@ from pipelines.agent.measurements.lag_collector import EVERY_S, EVERY_VARIABLE, 
 from pipelines.agent.measurements.table_statistics_collector import TICK_S, TableStatisticsCollector
 from pipelines.agent.overlay_expiry import OverlayExpiry
 from pipelines.agent.pool import cluster_watch, pointers
+from pipelines.agent.pool.cluster_managers import manager_of
 from pipelines.agent.pool.pointers import PointerCheck
 from pipelines.agent.pool.pool_catalog import leave_server
 from pipelines.agent.pool.pool_events import UNKNOWN_S
@@ -132,7 +133,7 @@ class Agent:
             identity=self._identity,
             work=PoolWork(
                 {name: keeper.spark_ui for name, keeper in keepers.items()},
-                master_pages={pool.name: pool.master_page for pool in layout.environment.pools},
+                clusters={name: keeper.cluster_figures for name, keeper in keepers.items()},
             ),
         )
         emergency = EmergencyJournal(Path(places.emergency))
@@ -247,8 +248,8 @@ class Agent:
                 name = f"heap {kept.pool.name}" if len(pools) > 1 else "heap"
                 args = (name, HEAP_EVERY_S, kept.keeper.watch_heap)
                 loops.append(threading.Thread(target=self._loop, args=args, name=name, daemon=True))
-            if kept.pool.declared.master is not None:
-                # A loop of its own, because a master that does not answer must delay nothing.
+            if manager_of(kept.pool.declared) is not None:
+                # A loop of its own, because a manager that does not answer must delay nothing.
                 name = f"cluster {kept.pool.name}" if len(pools) > 1 else "cluster"
                 args = (name, cluster_watch.EVERY_S, kept.keeper.watch_cluster)
                 loops.append(threading.Thread(target=self._loop, args=args, name=name, daemon=True))

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from core.model.errors import PoolUnreachable
 from core.model.names import TableName
 from core.observed.spark_work import ClusterFigures, Executor, ServerHeap, StageTimes, WorkOfPool
-from pipelines.local_pool.standalone_master import read_master
 from pipelines.spark_connect.call_deadlines import MissedDeadline, call
 from pipelines.spark_connect.spark_ui import SparkUi
 
@@ -39,15 +38,16 @@ class PoolWork:
         self,
         uis: Mapping[str, Callable[[], SparkUi | None]],
         *,
-        master_pages: Mapping[str, str] | None = None,
+        clusters: Mapping[str, Callable[[], ClusterFigures | None]] | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         """Read the pools by name. Each function of `uis` returns a pool's REST API; None if it has none now.
 
-        `master_pages` are the URLs of the web interfaces of masters, by pool.
+        Each of `clusters` asks the manager of a pool's cluster, by pool: it raises PoolUnreachable if that does not
+        answer, and returns None if the pool has none.
         """
         self._uis = uis
-        self._master_pages = master_pages or {}
+        self._clusters = clusters or {}
         self._monotonic = monotonic
         self._lock = threading.Lock()
         self._slow: dict[Key, tuple[str, str]] = {}
@@ -94,7 +94,7 @@ class PoolWork:
                     self._stages[key], self._read_at[key] = (run_id, stages), self._monotonic()
 
     def of_pool(self, pool: str) -> WorkOfPool:
-        """Return what a pool does, which may be up to `KEPT_S` old; the master of its cluster is asked too."""
+        """Return what a pool does, which may be up to `KEPT_S` old; the manager of its cluster is asked too."""
         with self._lock:
             at, known = self._known.get(pool, (-KEPT_S, WorkOfPool()))
             if self._monotonic() - at < KEPT_S:
@@ -109,7 +109,7 @@ class PoolWork:
 
     def _read(self, pool: str) -> WorkOfPool:
         executors, heap, unread = self._server(self._uis[pool]())
-        cluster, cluster_unread = self._cluster(self._master_pages.get(pool, ""))
+        cluster, cluster_unread = self._cluster(self._clusters.get(pool, lambda: None))
         return WorkOfPool(executors, unread, cluster, cluster_unread, heap)
 
     def _server(self, ui: SparkUi | None) -> tuple[tuple[Executor, ...], ServerHeap | None, str]:
@@ -120,16 +120,8 @@ class PoolWork:
         except PoolUnreachable as error:
             return (), None, error.summary
 
-    def _cluster(self, page: str) -> tuple[ClusterFigures | None, str]:
-        if not page:
-            return None, ""
+    def _cluster(self, ask: Callable[[], ClusterFigures | None]) -> tuple[ClusterFigures | None, str]:
         try:
-            view = read_master(page)
+            return ask(), ""
         except PoolUnreachable as error:
             return None, error.summary
-        cores, free = (sum(getattr(each, name) for each in view.alive) for name in ("cores", "free_cores"))
-        gone = len(view.workers) - len(view.alive)
-        found = ClusterFigures(
-            view.status, len(view.alive), gone, cores=cores, free_cores=free, applications=len(view.applications)
-        )
-        return found, ""

@@ -199,6 +199,11 @@ class Session:
             text = self.spark.conf.get("spark.connect.session.manager.defaultSessionTimeout", "60m")
         return None if text is None or text.startswith("-1") else _seconds(text)
 
+    def application(self) -> str:
+        """Return the id by which the manager of the server's cluster knows it; empty if the server does not say it."""
+        with spark_errors():
+            return self.spark.conf.get("spark.app.id", "") or ""
+
     def close(self) -> None:
         """Disconnect from the server. The session's queries keep running."""
         self.breaker.close()

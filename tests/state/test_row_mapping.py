@@ -10,6 +10,7 @@ from ledger_rows import create_run, run_row, sample_row
 
 from core.model.names import TableName
 from core.model.states import PoolState
+from core.observed.cluster_manager import ManagerWord
 from core.observed.served_environment import ServedEnvironment
 from core.observed.versions import Deployment, Measurement
 from core.project.naming import Naming, Sources
@@ -140,10 +141,14 @@ def test_facts_survive_a_round_trip(ledger: Ledger, path: Path, facts: Environme
     ledger.put_agent(17, 3.5, serves=serves)
     ledger.put_agent(17, 3.5)
     ledger.heartbeat(4.5)
+    word = ManagerWord.RUNS.of(application="app-1", kill="k", manager="m", state="RUNNING")
+    says = sqlite_value(word)
     ledger.put_pool(name="eu", state="up", detail="d", generation=2, session_id="s")
+    ledger.put_pool(application="app-1", silent_since=2.5, manager_says=says)
     after = replace(
         facts, agent_pid=17, agent_started_at=3.5, agent_seen_at=4.5, serves=serves,
-        pools=(PoolRow("", 0, "eu", PoolState.UP, "d", generation=2, session_id="s"),),
+        pools=(PoolRow("", 0, "eu", PoolState.UP, "d", generation=2, session_id="s", application="app-1",
+                       silent_since=2.5, manager_says=word),),
     )  # fmt: skip
     with LedgerReader(path) as reader:
         assert reader.facts() == after

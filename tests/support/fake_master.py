@@ -22,7 +22,15 @@ def worker(host: str = "127.0.0.1", state: str = "ALIVE", *, cores: int = 2) -> 
 
 def application(name: str = "headgate-1", *, cores: int = 2) -> dict[str, Any]:
     """Return an entry of `activeapps`."""
-    return {"id": "app-1", "name": name, "state": "RUNNING", "cores": cores, "user": "root"}
+    return {
+        "id": "app-1", "name": name, "state": "RUNNING", "cores": cores, "user": "root", "memoryperexecutor": 768,
+        "starttime": 1795946400000, "duration": 3000,
+    }  # fmt: skip
+
+
+def ended_application(id: str, state: str) -> dict[str, Any]:
+    """Return an entry of `completedapps`: an application that ended five seconds after its start."""
+    return {**application(), "id": id, "state": state, "starttime": 1795946400000, "duration": 5000}
 
 
 @dataclass
@@ -33,6 +41,7 @@ class FakeMaster:
     status: str = "ALIVE"
     workers: list[dict[str, Any]] = field(default_factory=lambda: [worker()])
     applications: list[dict[str, Any]] = field(default_factory=list)
+    ended: list[dict[str, Any]] = field(default_factory=list)
     body: bytes | None = None
     """What the web interface answers instead of the document."""
     hangs: threading.Event | None = None
@@ -58,6 +67,7 @@ class FakeMaster:
         if self.body is not None:
             return self.body
         found = {"url": self.master, "status": self.status, "workers": self.workers, "activeapps": self.applications}
+        found["completedapps"] = self.ended
         return json.dumps(found).encode()
 
 

@@ -110,7 +110,11 @@ def data_age_line(context: CommandContext, snapshot: LedgerSnapshot, lines: Sequ
 
 
 def _pool_faults(facts: EnvironmentRow) -> Iterator[str]:
-    return (f"pool {pool.name} {pool.state}: {pool.detail}" for pool in facts.pools if pool.detail)
+    for pool in facts.pools:
+        if pool.detail:
+            yield f"pool {pool.name} {pool.state}: {pool.detail}"
+        if pool.loss is not None:
+            yield f"pool {pool.name}: {pool.loss}"
 
 
 def _unknown(lines: Sequence[StatementLine], now: float) -> Iterator[str]:

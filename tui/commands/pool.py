@@ -201,4 +201,7 @@ def _as_json(use: PoolUse) -> dict[str, Any]:
         "generation": row.generation,
         "began_at": row.began_at,
         "session_id": row.session_id or None,
+        "application": row.application or None,
+        "silent_since": row.silent_since,
+        "lost": row.loss.as_json() if row.loss is not None else None,
     }

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 from core.model.errors import EngineRefused, PoolUnreachable
-from core.observed.cluster import ClusterFault, fault_of_cluster
+from core.observed.cluster import ClusterFault, fault_of_cluster, fault_of_others_server
 from core.project.data_folder import is_in_hdfs
 from core.project.model import Pool
 from core.text.sentence import Fact
@@ -83,12 +83,15 @@ class ClusterWatch:
         application: Callable[[], str | None],
         changed: Callable[[Fact[ClusterFault] | None], object],
     ) -> None:
-        """Watch the cluster of a pool that has a master.
+        """Watch the cluster of a pool that has the web interface of a master.
 
-        `application` returns the name under which the pool's server has registered; None if it has not. `changed` is
-        called with a fault when it begins, also after another one, and with None when it ends.
+        `application` returns the name under which the pool's server has registered, or the id of the application of a
+        server that others manage; None if it has not registered, or nobody knows. `changed` is called with a fault when
+        it begins, also after another one, and with None when it ends.
         """
         self._pool = pool
+        self._master = pool.master
+        """Address of the master; of a server that others manage, None until the master has told it."""
         self._application = application
         self._changed = changed
         self._unread = ""
@@ -110,13 +113,18 @@ class ClusterWatch:
 
     def _observed(self) -> Fact[ClusterFault] | None:
         try:
-            return fault_of_cluster(self._pool, read_master(self._pool.master_page), self._application())
+            view = read_master(self._pool.master_page)
+            if self._pool.master is not None:
+                return fault_of_cluster(self._pool, view, self._application())
+            self._master = view.master
+            return fault_of_others_server(view, self._application() or "")
         except PoolUnreachable as error:
             unread = error.summary
         try:
-            require_master(str(self._pool.master))
+            if self._master is not None:
+                require_master(self._master)
         except PoolUnreachable:
-            return ClusterFault.LOST.of(master=self._pool.master)
+            return ClusterFault.LOST.of(master=self._master)
         # Its address may be wrong in headgate.yml, which says nothing about the workers; `headgate doctor` warns.
         if unread != self._unread:
             log.warning("dead workers would not be noticed: %s", unread)

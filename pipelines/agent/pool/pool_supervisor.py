@@ -15,11 +15,14 @@ from core.model.errors import EngineRefused, HeadgateError, LedgerUnavailable, P
 from core.model.events import EventKind
 from core.model.states import PoolState, State
 from core.observed.cluster import ClusterFault
+from core.observed.cluster_manager import ManagerWord
+from core.observed.spark_work import ClusterFigures
 from core.observed.versions import Deployment
 from core.project.connectors import Connector
 from core.project.model import Pool
 from core.text.sentence import Fact
 from pipelines.agent.context import READ_CALL_S, PoolConnection, event_row
+from pipelines.agent.pool.cluster_managers import manager_of
 from pipelines.agent.pool.cluster_watch import ClusterWatch, require_shared_data
 from pipelines.agent.pool.pool_events import PoolEvents
 from pipelines.local_pool.connect_server import LocalPool
@@ -29,6 +32,7 @@ from pipelines.spark_connect.error_translation import EngineStopped, SessionLost
 from pipelines.spark_connect.pool_token import PoolToken, TokenUnavailable
 from pipelines.spark_connect.spark_ui import SparkUi
 from state.ledger import Ledger
+from state.row_mapping import Value, sqlite_value
 from state.row_types import PoolRow
 
 if TYPE_CHECKING:
@@ -60,6 +64,9 @@ There is one test per round.
 
 SETTLES_S = 120.0
 """Seconds after opening a session during which an unresponsive pool is tolerated, because statements are starting."""
+
+_LOST = frozenset({PoolState.SILENT, PoolState.DOWN})
+"""States of a server that others manage in which it does not answer."""
 
 MANAGED = "whoever manages the pool has to restart it"
 
@@ -96,8 +103,7 @@ class PoolSupervisor:
         `whose` names the environment in Spark's user interface and logs. `runs_here` is True for the statements of this
         pool.
         """
-        self._recorded_session = recorded_session
-        self._whose = whose
+        self._recorded_session, self._whose = recorded_session, whose
         self._place, self._runs_here = place, runs_here
         self._environment_home, self._home = places.home, places.of_pool(place).home
         self._restore = restore
@@ -127,9 +133,10 @@ class PoolSupervisor:
         self._is_data_shared = False
         """True once the workers of the current server's cluster have been found to share the data folder."""
         self._data_test_at = 0.0
-        self._cluster: ClusterWatch | None = None
-        if self._local is not None and pool.master is not None:
-            self._cluster = ClusterWatch(pool, self._registered_application, self._events.record_cluster_fault)
+        watch = ClusterWatch(pool, self._registered_application, self._events.record_cluster_fault)
+        self._cluster = watch if pool.master_page else None
+        self._manager = manager_of(pool)
+        self._manager_says: Fact[ManagerWord] | None = None
 
     def connection(self) -> PoolConnection:
         """Return the open connection, or raise PoolUnreachable if there is none or its catalog is incomplete."""
@@ -225,9 +232,34 @@ class PoolSupervisor:
                 self._events.record_silence()
 
     def watch_cluster(self) -> None:
-        """Ask the master of the pool's cluster what the pool can really do; nothing if the pool has none."""
+        """Ask the manager of the pool's cluster what the pool can really do; nothing if the pool has none.
+
+        While a server that others manage does not answer, record what the manager says about it.
+        """
         if self._cluster is not None:
             self._cluster.round()
+        if self._pool.url is not None and self._said[0] in _LOST:
+            word = self.manager_word()
+            if word != self._manager_says and self._said[0] in _LOST:
+                self._put(manager_says=sqlite_value(word))
+                self._manager_says = word
+
+    def manager_word(self) -> Fact[ManagerWord] | None:
+        """Ask the manager of the pool's cluster whether the application of its server runs.
+
+        Returns None if the agent starts the server itself, or no manager is declared.
+        """
+        if self._manager is None or self._pool.url is None:
+            return None
+        application = self._row().application
+        return self._manager.word(application) if application else ManagerWord.UNLEARNED.of()
+
+    def cluster_figures(self) -> ClusterFigures | None:
+        """Return what the manager of the pool's cluster counts; None if it has none.
+
+        Raises PoolUnreachable if the manager does not answer.
+        """
+        return self._manager.figures(self._row().application) if self._manager is not None else None
 
     @property
     def cluster_fault(self) -> Fact[ClusterFault] | None:
@@ -363,6 +395,8 @@ class PoolSupervisor:
             log.warning("session %s was lost; opening a new one: %s", session_id, error.summary)
             session = self._attached(str(uuid.uuid4()))
         try:
+            if self._local is None:
+                self._learn_application(session, known)
             if session.session_id != known.session_id:
                 self._put(session_id=session.session_id, generation=known.generation + 1, began_at=time.time())
                 self._settles_at = self._monotonic() + SETTLES_S
@@ -381,6 +415,17 @@ class PoolSupervisor:
             jar_sessions=self._home,
             is_local=self._local is not None,
         )
+
+    def _learn_application(self, session: "Session", known: PoolRow) -> None:
+        """Record the id of the server's application, before anything starts there.
+
+        Once the server does not answer, the manager of its cluster is asked about this id.
+        """
+        application = ""
+        with suppress(EngineRefused):
+            application = session.call(READ_CALL_S, session.application)
+        if application != known.application:
+            self._put(application=application)
 
     def _fill_catalog(self) -> None:
         attached = self._open
@@ -418,7 +463,9 @@ class PoolSupervisor:
 
     def _registered_application(self) -> str | None:
         # Without a filled catalog, the server may still be starting.
-        return self._local.application if self._local is not None and self._restored is not None else None
+        if self._restored is None:
+            return None
+        return self._local.application if self._local is not None else self._row().application or None
 
     def _record_answering(self) -> None:
         fault = self.cluster_fault
@@ -479,10 +526,19 @@ class PoolSupervisor:
         if (state, detail) != self._said or not self._is_recorded:
             self._said, self._is_recorded = (state, detail), False
             with suppress(LedgerUnavailable):
-                self._put(name=self._pool.name, state=state, detail=detail)
+                self._put(name=self._pool.name, state=state, detail=detail, **self._silence(state))
                 self._is_recorded = True
 
-    def _put(self, **fields: str | int | float) -> None:
+    def _silence(self, state: PoolState) -> dict[str, float | None]:
+        """Return since when a server that others manage does not answer, to be recorded with its state."""
+        if self._pool.url is not None and state in _LOST and self._row().silent_since is None:
+            return {"silent_since": time.time()}
+        if self._pool.url is not None and state in (PoolState.UP, PoolState.DEGRADED):
+            self._manager_says = None
+            return {"silent_since": None, "manager_says": None}
+        return {}
+
+    def _put(self, **fields: Value) -> None:
         self._ledger.put_pool(self._place, **fields)
 
     def _row(self) -> PoolRow:

@@ -167,7 +167,11 @@ def test_all_problems_come_at_once_with_file_and_line() -> None:
               *((f"master: '{master}'", "master must be the address of a standalone cluster's master")
                 for master in ("h:7077", "spark://h", "spark://h:0", "spark://h:1,g:1", "spark://u@h:1", "yarn",
                                "local[2]", "k8s://https://h:1")),
-              ("master_ui: 'http://h:1'", "master_ui must be left out without master"),
+              ("master_ui: 'http://h:1'", "master_ui must be left out without master or url"),
+              ("yarn_ui: 'http://h:1'", "yarn_ui must be left out without url"),
+              ("url: 'sc://h', yarn_ui: 'h:1'", "yarn_ui must be the URL of the ResourceManager's web interface"),
+              ("url: 'sc://h', yarn_ui: 'http://h:1', master_ui: 'http://h:2'",
+               "yarn_ui must be left out beside master_ui"),
               ("master: 'spark://h:1', master_ui: 'h:1'", "master_ui must be the URL of the master's web interface"),
           )),
         (MANIFEST.replace("dev: {}", "dev: [1]"), "headgate.yml:5: environments.dev must be a mapping"),
@@ -232,6 +236,15 @@ def test_a_pool_on_a_cluster_is_read() -> None:
     other = "dev: {pool: {name: big, master: 'spark://[::1]:7077', master_ui: 'https://h:18080/'}}"
     pool = good({"headgate.yml": MANIFEST.replace("dev: {}", other)}).environments["dev"].pool
     assert (pool.name, pool.master, pool.master_page) == ("big", "spark://[::1]:7077", "https://h:18080")
+
+
+def test_a_server_of_others_can_declare_the_manager_of_its_cluster() -> None:
+    declared = (
+        "dev: {pools: {a: {url: 'sc://a', master_ui: 'http://m:8080/'}, b: {url: 'sc://b', yarn_ui: 'http://r:8088'}}}"
+    )
+    a, b = good({"headgate.yml": MANIFEST.replace("dev: {}", declared)}).environments["dev"].pools
+    assert (a.master, a.master_page, a.yarn_ui) == (None, "http://m:8080", "")
+    assert (b.master_page, b.yarn_ui) == ("", "http://r:8088")
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from core.model.errors import Busy, EngineRefused, HeadgateError, PoolUnreachabl
 from core.model.names import TableName, query_name
 from core.model.states import State
 from core.observed.aligned_positions import BatchHistory, BatchPosition
+from core.observed.cluster_manager import ManagerWord
 from core.observed.table_statistics import LogHistory
 from core.ports.spark import (
     Analysis,
@@ -140,6 +141,7 @@ class ScriptedPool:
     endless_jobs: dict[str, threading.Event] = field(default_factory=dict)
     """Jobs whose build lasts until it is cancelled, by the name of their query; the event is set when it begins."""
     is_down: bool = False
+    manager_says: Fact[ManagerWord] | None = None
     """True if the pool is a local server that does not run."""
     known: dict[str, QueryStart] = field(default_factory=dict)
     """Requests of the runs that this connection has started, by run id."""
@@ -174,6 +176,9 @@ class ScriptedPool:
 
     def connectors(self) -> None:
         return None
+
+    def manager_word(self) -> Fact[ManagerWord] | None:
+        return self.manager_says
 
     @property
     def holds_catalog(self) -> bool:

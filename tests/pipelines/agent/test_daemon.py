@@ -53,6 +53,9 @@ class Keeper:
     def spark_ui(self) -> None:
         return
 
+    def cluster_figures(self) -> None:
+        return
+
     def end(self) -> None:
         Keeper.ended += 1
 

@@ -9,12 +9,15 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from fake_master import application, fake_master, worker
+from fake_resource_manager import ID, KILLED, FakeResourceManager, fake_resource_manager
 from ledger_rows import deployment_row, environment_row, pool_row
 
 from core.ipc.environment_paths import EnvironmentPaths
 from core.model.errors import EngineRefused, HeadgateError, LedgerUnavailable, PoolUnreachable
 from core.observed.cluster import ClusterFault
-from core.observed.spark_work import ServerHeap
+from core.observed.cluster_manager import ManagerWord, PoolLoss
+from core.observed.spark_work import ClusterFigures, ManagedApplication, ServerHeap
 from core.project.model import Pool
 from pipelines.agent import pool as pool_package
 from pipelines.agent.pool import pool_supervisor, spark_connection
@@ -41,6 +44,7 @@ class Machine:
     now: float = 0.0
     last_words: str = ""
     in_use: ServerHeap | None = None
+    application: str = "app-1"
 
     def heap(self) -> ServerHeap | None:
         return self.in_use
@@ -107,6 +111,11 @@ class FakeSession(Session):
 
     def idle_limit_s(self) -> float | None:
         return self.machine.idle_limit
+
+    def application(self) -> str:
+        if (error := self.machine.fails.get("application")) is not None:
+            raise error
+        return self.machine.application
 
     def close(self) -> None:
         closed = self.machine.closed_readers if self.session_id.startswith("reader") else self.machine.closed
@@ -879,3 +888,110 @@ def test_a_server_of_others_gets_the_token_that_its_environment_was_given(tmp_pa
     assert given_token(str(tmp_path)) == ""
     (tmp_path / "given.token").write_text("abc")
     assert given_token(str(tmp_path)) == "abc"
+
+
+@pytest.fixture
+def yarn() -> Iterator[FakeResourceManager]:
+    with fake_resource_manager() as found:
+        yield found
+
+
+def word(ledger: Ledger) -> str:
+    (row,) = ledger.facts().pools
+    return str(row.loss or "").partition("; ")[2]
+
+
+def test_the_manager_of_a_cluster_is_asked_about_a_server_of_others_while_it_does_not_answer(
+    supervise: Any, machine: Machine, ledger: Ledger, yarn: FakeResourceManager
+) -> None:
+    pool, machine.application = Pool("shared", "sc://spark:15002", yarn_ui=yarn.page), ID
+    ledger.declare_pools([("", pool)])
+    keeper = supervise(pool)
+    keeper.keep()
+    keeper.record_answer(None)
+    keeper.watch_cluster()
+    (row,) = ledger.facts().pools
+    assert (row.application, row.silent_since, row.manager_says, row.loss) == (ID, None, None, None)
+    keeper.record_answer(PoolUnreachable("no answer within 5 s"))
+    (row,) = ledger.facts().pools
+    assert row.loss is not None and row.loss.kind is PoolLoss.UNASKED and row.silent_since is not None
+    keeper.watch_cluster()
+    assert word(ledger) == f"the ResourceManager {yarn.page} says that its application {ID} is RUNNING"
+    # A later agent never reaches the server, and knows all the same which application it was, and since when.
+    machine.fails["attach"] = PoolUnreachable("connection refused")
+    later = supervise(pool)
+    with pytest.raises(PoolUnreachable):
+        later.keep()
+    yarn.applications = [KILLED]
+    later.watch_cluster()
+    (after,) = ledger.facts().pools
+    assert after.silent_since == row.silent_since and "is KILLED since" in word(ledger)
+    machine.fails.clear()
+    later.keep()
+    later.watch_cluster()
+    (row,) = ledger.facts().pools
+    assert (row.state, row.silent_since, row.manager_says) == ("up", None, None)
+
+
+def test_a_server_that_does_not_say_which_application_it_is_is_not_taken_for_an_earlier_one(
+    supervise: Any, machine: Machine, ledger: Ledger, yarn: FakeResourceManager
+) -> None:
+    pool = Pool("shared", "sc://spark:15002", yarn_ui=yarn.page)
+    ledger.declare_pools([("", pool)])
+    ledger.put_pool(application=ID)
+    machine.fails["application"] = EngineRefused("no such setting")
+    keeper = supervise(pool)
+    keeper.keep()
+    assert ledger.facts().pools[0].application == ""
+    keeper.record_answer(PoolUnreachable("no answer within 5 s"))
+    keeper.watch_cluster()
+    assert keeper.manager_word() == ManagerWord.UNLEARNED.of() and word(ledger) == str(ManagerWord.UNLEARNED.of())
+
+
+def test_a_server_of_others_on_a_cluster_of_a_master_is_degraded_as_the_master_says(
+    supervise: Any, machine: Machine, ledger: Ledger
+) -> None:
+    with fake_master() as master:
+        pool = Pool("shared", "sc://spark:15002", master_ui=master.page)
+        ledger.declare_pools([("", pool)])
+        master.applications = [application()]
+        keeper = supervise(pool)
+        keeper.keep()
+        for faulty, kind in (
+            ({"workers": [worker(state="DEAD")]}, ClusterFault.NO_WORKER),
+            ({"applications": []}, ClusterFault.UNKNOWN_SERVER),
+            ({"applications": [application(cores=0)], "workers": [worker(cores=0)]}, ClusterFault.NO_CORES),
+        ):
+            before = {name: getattr(master, name) for name in faulty}
+            for name, value in faulty.items():
+                setattr(master, name, value)
+            for _ in range(2):
+                keeper.watch_cluster()
+            keeper.record_answer(None)
+            assert keeper.cluster_fault is not None and keeper.cluster_fault.kind is kind
+            assert ledger.facts().pool_state == "degraded"
+            for name, value in before.items():
+                setattr(master, name, value)
+            keeper.watch_cluster()
+            keeper.record_answer(None)
+            assert ledger.facts().pool_state == "up"
+        assert keeper.cluster_figures() == ClusterFigures(
+            "ALIVE", 1, 0, 2, 2, 1, ManagedApplication("app-1", "RUNNING", cores=2, memory_mib=768)
+        )
+    for _ in range(2):
+        keeper.watch_cluster()
+    assert keeper.cluster_fault is not None and keeper.cluster_fault.kind is ClusterFault.LOST
+
+
+def test_without_a_declared_manager_nobody_but_the_agent_is_named(
+    supervise: Any, machine: Machine, ledger: Ledger
+) -> None:
+    pool = Pool("shared", "sc://spark:15002")
+    ledger.declare_pools([("", pool)])
+    keeper = supervise(pool)
+    keeper.keep()
+    keeper.record_answer(PoolUnreachable("no answer within 5 s"))
+    keeper.watch_cluster()
+    (row,) = ledger.facts().pools
+    assert row.loss is not None and row.loss.kind is PoolLoss.UNVOUCHED
+    assert keeper.manager_word() is None and keeper.cluster_figures() is None

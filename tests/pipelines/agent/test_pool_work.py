@@ -2,6 +2,7 @@
 
 import threading
 from dataclasses import dataclass, field
+from functools import partial
 
 import pytest
 
@@ -9,6 +10,7 @@ from core.model.errors import PoolUnreachable
 from core.model.names import TableName
 from core.observed.spark_work import ClusterFigures, Executor, ServerHeap, StageTimes, WorkOfPool, stage_times
 from pipelines.agent import pool_work
+from pipelines.agent.pool.cluster_managers import StandaloneManager
 from pipelines.agent.pool_work import KEPT_S, MOST_AT_ONCE, PoolWork
 from pipelines.spark_connect.spark_ui import SparkUi
 from tests.core.observed.test_spark_work import STAGE
@@ -108,8 +110,9 @@ def test_a_pool_without_a_rest_api_says_so() -> None:
 def test_the_master_of_a_cluster_is_asked_too() -> None:
     with fake_master() as master:
         master.workers = [worker(cores=4), worker("h2", "DEAD")]
-        work = PoolWork({"local": lambda: None}, master_pages={"local": master.page})
+        ask = partial(StandaloneManager(master.page).figures, "")
+        work = PoolWork({"local": lambda: None}, clusters={"local": ask})
         assert work.of_pool("local").cluster == ClusterFigures("ALIVE", 1, 1, 4, 4, 0)
         master.body = b"no"
-        lost = PoolWork({"local": lambda: None}, master_pages={"local": master.page}).of_pool("local")
+        lost = PoolWork({"local": lambda: None}, clusters={"local": ask}).of_pool("local")
     assert lost.cluster is None and "is not the web interface" in lost.cluster_unread

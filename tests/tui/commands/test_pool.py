@@ -10,6 +10,7 @@ import pytest
 from ledger_rows import deployment_row
 
 from core.model.errors import AgentUnreachable
+from core.observed.cluster_manager import ManagerWord
 from core.observed.spark_work import Executor, WorkOfPool
 from core.project.model import Pool
 from core.project.resources import Amounts
@@ -48,6 +49,25 @@ def test_the_list_counts_what_runs_where(two: Ledger, capsys: pytest.CaptureFixt
     assert found[1]["statements"] == {"wanted": 1, "running": 0, "failed": 1, "most": None}
     assert run_command_line(["pool", "list"]) == 0
     assert "pool large silent: no answer within 5 s" in capsys.readouterr().err
+
+
+def test_the_list_says_who_says_what_about_a_pool_that_does_not_answer(
+    two: Ledger, capsys: pytest.CaptureFixture[str]
+) -> None:
+    two.put_pool("large", silent_since=1795900202.0)
+    since = "pool large: the agent has had no answer from it since 2026-11-28 21:10:02 UTC"
+    assert run_command_line(["pool", "list"]) == 0
+    assert f"{since}, and no manager of its cluster is declared" in " ".join(capsys.readouterr().err.split())
+    word = ManagerWord.RUNS.of(manager="the master spark://m:7077", application="app-1", state="RUNNING", kill="k")
+    two.put_pool("large", application="app-1", manager_says=json.dumps(word.as_json()))
+    assert run_command_line(["pool", "list"]) == 0
+    says = "the master spark://m:7077 says that its application app-1 is RUNNING"
+    assert f"{since}; {says}" in " ".join(capsys.readouterr().err.split())
+    assert f"2026-11-28 21:10:02 UTC; {says}" in printed(["pool", "show", "large"], capsys)
+    found = json.loads(printed(["pool", "show", "large", "--json"], capsys))
+    assert (found["application"], found["lost"]["kind"], found["lost"]["word"]["kind"]) == (
+        "app-1", "reported", "runs"
+    )  # fmt: skip
 
 
 def test_the_list_shows_what_is_used_of_each_capacity(ledger: Ledger, capsys: pytest.CaptureFixture[str]) -> None:

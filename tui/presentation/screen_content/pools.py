@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from core.model.states import PoolState
-from core.observed.spark_work import Executor, WorkOfPool
+from core.observed.spark_work import Executor, ManagedApplication, WorkOfPool
 from core.project.model import LOCAL, Pool
 from core.text.wording import counted
 from tui.presentation.screen_content.statement_rows import RowContext
@@ -73,6 +73,8 @@ def pool_facts(
     tone = Tone.DIM if no_agent else STATE_TONES.get(row.state, Tone.BAD)
     yield SheetFact("state", (Span(row.state, tone), Span(row.detail, tone)))
     yield SheetFact("says", (Span(_who_says(use, no_agent=no_agent), Tone.DIM),))
+    if row.loss is not None:
+        yield SheetFact("lost", (Span(str(row.loss)),))
     if row.cordoned_at is not None:
         cordon = f"by {row.cordoned_by}, {clock(row.cordoned_at)}: takes no new statements"
         yield SheetFact("cordoned", (Span(cordon, Tone.CHANGING),))
@@ -121,7 +123,8 @@ def _who_says(use: PoolUse, *, no_agent: bool) -> str:
         case PoolState.SILENT:
             return "the agent, whose calls it does not answer"
         case PoolState.DEGRADED if use.row.declared is not None:
-            return f"the agent, which asks the master of its cluster, {use.row.declared.master}"
+            master = use.row.declared.master or use.row.declared.master_page
+            return f"the agent, which asks the master of its cluster, {master}"
         case _:
             return "the agent"
 
@@ -131,12 +134,23 @@ def _cluster(work: WorkOfPool) -> tuple[str, ...]:
     if found is None:
         return (f"not known: {work.cluster_unread}",) if work.cluster_unread else ()
     gone = f", {counted(found.gone, 'other')} gone" if found.gone else ""
+    who, node = ("ResourceManager", "node") if found.on_yarn else (f"master {found.status}", "worker")
     return (
-        f"master {found.status}",
-        f"{counted(found.alive, 'worker')} alive{gone}",
+        who,
+        f"{counted(found.alive, node)} alive{gone}",
         f"{found.free_cores} of {counted(found.cores, 'core')} free",
         counted(found.applications, "application"),
+        *(_application(found.application) if found.application is not None else ()),
     )
+
+
+def _application(found: ManagedApplication) -> tuple[str, ...]:
+    memory = short_size(found.memory_mib << 20)
+    if found.containers is None:
+        uses = f"{counted(found.cores, 'core')}, {memory} for each executor"
+    else:
+        uses = f"{counted(found.containers, 'container')}, {counted(found.cores, 'core')}, {memory}"
+    return f"its application {found.id} {found.state}", uses
 
 
 def _executor(executor: Executor, declared: Pool | None) -> tuple[str, ...]:

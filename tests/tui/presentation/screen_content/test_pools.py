@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from core.model.states import PoolState
-from core.observed.spark_work import ClusterFigures, Executor, ServerHeap, WorkOfPool
+from core.observed.cluster_manager import ManagerWord
+from core.observed.spark_work import ClusterFigures, Executor, ManagedApplication, ServerHeap, WorkOfPool
 from core.project.model import Pool
 from state.row_types import PoolRow
 from tests.terminal.in_memory_backend import FakeBackend
@@ -76,6 +77,30 @@ def test_the_memory_of_a_server_is_bad_when_little_is_left(live: int, tone: Tone
 )
 def test_it_is_said_who_says_a_state(state: str, no_agent: bool, who: str) -> None:
     assert f"says        {who}" in facts(use(state), no_agent=no_agent)
+
+
+def test_a_server_of_others_shows_its_application_as_the_manager_of_its_cluster_counts_it() -> None:
+    of = ManagedApplication("application_1_0001", "RUNNING", None, 3, 3, 3840)
+    yarn = facts(use(), WorkOfPool(EXECUTORS, cluster=ClusterFigures("", 2, 1, 16, 13, 1, of, on_yarn=True)))
+    counts = "2 nodes alive, 1 other gone  13 of 16 cores free  1 application"
+    uses = "3 containers, 3 cores, 4 GB"
+    assert f"cluster     ResourceManager  {counts}  its application application_1_0001 RUNNING  {uses}" in yarn
+    of = ManagedApplication("app-1", "RUNNING", cores=2, memory_mib=768)
+    of_master = facts(use(), WorkOfPool(EXECUTORS, cluster=ClusterFigures("ALIVE", 1, 0, 2, 0, 1, of)))
+    assert of_master[5].endswith("its application app-1 RUNNING  2 cores, 805 MB for each executor")
+
+
+def test_a_server_of_others_that_does_not_answer_shows_who_says_what_about_it() -> None:
+    far = Pool("cluster", "sc://a", yarn_ui="http://rm:8088")
+    pool = use("silent", far)
+    word = ManagerWord.ENDED.of(manager="the ResourceManager http://rm:8088", application="a_1", state="KILLED", at="T")
+    lost = replace(pool, row=replace(pool.row, silent_since=1795900202.0, manager_says=word))
+    since = "the agent has had no answer from it since 2026-11-28 21:10:02 UTC"
+    says = "the ResourceManager http://rm:8088 says that its application a_1 is KILLED since T"
+    assert f"lost        {since}; {says}" in facts(lost)
+    assert not [each for each in facts(pool) if each.startswith("lost")]
+    degraded = use("degraded", replace(far, yarn_ui="", master_ui="http://m:8080"))
+    assert "says        the agent, which asks the master of its cluster, http://m:8080" in facts(degraded)
 
 
 def test_a_pool_that_takes_no_new_statements_says_so() -> None:
