@@ -61,7 +61,12 @@ def observe_pools(facts: EnvironmentRow) -> dict[str, ObservedPool]:
     if len(facts.pools) == 1 and not facts.pools[0].place:
         return {}
     return {
-        pool.name: ObservedPool(pool.cordoned_at is not None, pool.engine, pool.state if pool.state.is_fault else "")
+        pool.name: ObservedPool(
+            pool.cordoned_at is not None,
+            pool.engine,
+            pool.state if pool.state.is_fault else "",
+            pool.manager_says,
+        )
         for pool in facts.pools
     }
 

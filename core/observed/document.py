@@ -5,7 +5,6 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict
 from typing import Any
 
 import yaml
@@ -13,6 +12,7 @@ import yaml
 from core.model.errors import InvalidProject, UsageError
 from core.model.names import TableName
 from core.model.problems import Problem, Where
+from core.observed.cluster_manager import word_from_json
 from core.observed.document_entries import (
     EntryReader,
     cut,
@@ -136,14 +136,23 @@ def _pools(given: EntryReader) -> dict[str, ObservedPool]:
     found = {}
     for name, entry in (part.values if part is not None else {}).items():
         known = dict(entry) if isinstance(entry, Mapping) else {"": None}
-        kinds = {"cordoned": bool, "engine": str, "unfit": str}
-        if isinstance(name, str) and all(type(value) is kinds.get(key) for key, value in known.items()):
-            found[name] = ObservedPool(
-                bool(known.get("cordoned")), str(known.get("engine", "")), str(known.get("unfit", ""))
-            )
-        else:
+        kinds = {"cordoned": bool, "engine": str, "unfit": str, "manager_says": dict}
+        says = known.get("manager_says")
+        is_pool = isinstance(name, str) and all(type(value) is kinds.get(key) for key, value in known.items())
+        with suppress(ValueError):
+            word = word_from_json(says) if is_pool and isinstance(says, dict) else None
+            if is_pool:
+                found[str(name)] = ObservedPool(
+                    bool(known.get("cordoned")), str(known.get("engine", "")), str(known.get("unfit", "")), word
+                )
+        if name not in found:
             given.wrong(f"pools: {cut(name)} must have only {', '.join(kinds)}", "write large: {engine: 4.2.0}")
     return found
+
+
+def _pool_as_json(pool: ObservedPool) -> dict[str, Any]:
+    says = {"manager_says": pool.manager_says.as_json()} if pool.manager_says is not None else {}
+    return {"cordoned": pool.cordoned, "engine": pool.engine, "unfit": pool.unfit, **says}
 
 
 def _is_seconds(value: Any) -> bool:
@@ -162,7 +171,7 @@ def planner_input_as_document(known: PlannerInput, environment: str) -> dict[str
     if known.durations:
         document["durations"] = {key: [took.low, took.high] for key, took in sorted(known.durations.items())}
     if known.pools:
-        document["pools"] = {name: asdict(pool) for name, pool in sorted(known.pools.items())}
+        document["pools"] = {name: _pool_as_json(pool) for name, pool in sorted(known.pools.items())}
     document["tables"] = {str(table): entry_as_json(seen) for table, seen in sorted(known.observed.items())}
     return document
 

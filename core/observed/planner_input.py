@@ -5,12 +5,13 @@ from dataclasses import dataclass, field
 
 from core.model.names import TableName
 from core.model.reasons import LOST_CHECKPOINT
+from core.observed.cluster_manager import ManagerWord
 from core.observed.table_statistics import Headroom, TableStatistics
 from core.observed.versions import Binding
 from core.policy.roles_and_rules import Policy
 from core.project.model import Pool
 from core.project.revision import RevisionTexts
-from core.text.sentence import Sentence
+from core.text.sentence import Fact, Sentence
 
 OWN_LEAST = 2
 """Minimum number of measured steps per kind and table; with fewer, the steps of all tables are used."""
@@ -209,6 +210,8 @@ class ObservedPool:
     """Spark version of its server; empty if unknown."""
     unfit: str = ""
     """The state in which it cannot run more statements: silent, down, failed or degraded; empty if it can."""
+    manager_says: Fact[ManagerWord] | None = None
+    """What the manager of its cluster says about its server, which does not answer; None if it was not asked."""
 
 
 @dataclass(frozen=True, slots=True)

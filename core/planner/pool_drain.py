@@ -6,6 +6,7 @@ from types import MappingProxyType
 
 from core.model.names import TableName, physical_name
 from core.model.states import WantedState
+from core.observed.cluster_manager import ManagerWord
 from core.observed.table_statistics import TableStatistics
 from core.observed.versions import Deployment, serving_versions
 from core.planner.pool_load import NOTHING, Unplaced, may_run, need, place, settings_of
@@ -33,6 +34,7 @@ class DrainRefusal(FactKind):
         "{versions:few} {versions:is/are} being stopped there, which is not confirmed",
         "drain the pool again once headgate ls shows them as stopped",
     )
+    STILL_RUNS = ("{word}", "{remedy}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +57,14 @@ def plan_drain(
     to: str = "",
     cordoned: Collection[str] = (),
     lost: bool = False,
+    manager_says: Fact[ManagerWord] | None = None,
     statistics: Mapping[tuple[TableName, int], TableStatistics] = MappingProxyType({}),
 ) -> Drain:
     """Return where each running statement of `pool` goes: to the pool `to` or, without it, where most room is left.
 
     Pools in `cordoned` take none. Statements are placed by `place`, also those that name their pool, or the default
     pool by naming none; a class is kept. Older versions and unconfirmed stops are no obstacle in a pool that is `lost`,
-    since nothing runs there.
+    since nothing runs there, unless `manager_says`, the word of its cluster's manager, contradicts that.
     """
     found = [each for each in deployments if not (each.external or each.deleted)]
     serving = {(each.table, each.version) for each in serving_versions(found).values()}
@@ -97,5 +100,7 @@ def plan_drain(
         refusals.append(DrainRefusal.OLDER_VERSION.of(versions=older))
     if ends := tuple(physical_name(each.table, each.version) for each in stay if each.wanted != WantedState.RUNNING):
         refusals.append(DrainRefusal.STOPPING.of(versions=ends))
+    if lost and manager_says is not None and manager_says.kind is ManagerWord.RUNS:
+        refusals.append(DrainRefusal.STILL_RUNS.of(word=manager_says, remedy=str(manager_says.remedy)))
     rests = tuple(sorted({table for table, version in of.keys() - queries.keys() if of[table, version] == pool}))
     return Drain({t: placed.by_table[t].pool for t in sorted(placed.by_table)}, tuple(refusals), rests)

@@ -7,6 +7,7 @@ from typing import TypeVar
 from core.lineage.table_graph import TableEdge, TableGraph, edges_of, reach
 from core.model.names import TableName
 from core.model.states import AT_REST
+from core.observed.cluster_manager import ManagerWord
 from core.plan.model import PlanRefusal, PlanWarning
 from core.plan.request import BY_NAME, CHILDREN, PlanRequest
 from core.planner.context import DeclaredTables, ObservedTables, PlanningContext, TableBindings
@@ -282,6 +283,13 @@ def _warnings_of_drain(request: PlanRequest, context: PlanningContext) -> Iterat
         yield PlanWarning.of("", PlanWarningKind.FILES_NAME_POOL.of(pool=pool, tables=named))
     if request.lost:
         yield PlanWarning.of("", PlanWarningKind.STATED_GONE.of(pool=pool))
+        seen = context.changes.pools_seen.get(pool)
+        word = seen.manager_says if seen is not None else None
+        if word is not None and word.kind is ManagerWord.ENDED:
+            yield PlanWarning.of("", PlanWarningKind.MANAGER_SAYS.of(pool=pool, word=word), drifts=True)
+        else:
+            why = word or ManagerWord.UNDECLARED.of()
+            yield PlanWarning.of("", PlanWarningKind.NOBODY_VOUCHES.of(pool=pool, why=why), drifts=True)
     stays = tuple(
         table
         for table, seen in context.observed.deployments.items()

@@ -193,6 +193,10 @@ class PlanWarningKind(FactKind):
         "whoever applies this plan states that nothing runs in {pool} any more: if a query goes on there, two queries "
         "write one table, and rows are lost or doubled"
     )
+    MANAGER_SAYS = (
+        "{word}, but that is no proof that nothing runs in {pool}: a server can outlive its application for a moment"
+    )
+    NOBODY_VOUCHES = "nobody but whoever applies this plan vouches for {pool}: {why}"
     STAY_IN_POOL = (
         "{tables:few} {tables:does/do} not run and {tables:stays/stay} in {pool}, where nothing can be started while "
         "that is cordoned"

@@ -54,8 +54,9 @@ def planned_drain(
             f"{place.environment} has no other pool to which statements could move",
             remedy="declare several pools in headgate.yml: headgate help pools",
         )
-    for name in filter(None, (pool, asked.drains_to)):
-        pool_named(facts, name)
+    named = pool_named(facts, pool)
+    if asked.drains_to:
+        pool_named(facts, asked.drains_to)
     if pool == asked.drains_to:
         raise UsageError(f"{pool} cannot be drained into itself", remedy="name another pool: headgate pool list")
     cordoned = {row.name for row in facts.pools if row.cordoned_at is not None or row.state.is_fault}
@@ -66,6 +67,7 @@ def planned_drain(
         to=asked.drains_to,
         cordoned=cordoned,
         lost=asked.lost,
+        manager_says=named.manager_says,
         statistics=reader.table_statistics(),
     )
     if found.refusals:

@@ -30,7 +30,8 @@ class PoolDrains:
     def refuse(self, plan: Plan, environment: Environment) -> None:
         """Raise Refused or Stale if a plan is a drain that would leave something running in its pool.
 
-        A drain of a lost pool is refused while the pool can be asked. `environment` is that of the plan's files, whose
+        A drain of a lost pool is refused while the pool can be asked, or the manager of its cluster says that its
+        server's application runs. `environment` is that of the plan's files, whose
         capacities may have been edited since the agent started.
         """
         request = plan.request
@@ -38,6 +39,11 @@ class PoolDrains:
             return
         pool = self.agent.pools.named(request.drains)
         facts, deployments = self.agent.ledger.facts(), self.agent.ledger.deployments()
+        row = facts.pool_named(pool.name)
+        state = row.state if row is not None else PoolState.UP
+        if request.lost and state.answers:
+            remedy = f"headgate pool drain {pool.name}"
+            raise Refused(f"{pool.name} is {state}, so it can be asked: drain it without --lost", remedy=remedy)
         cordoned = {row.name for row in facts.pools if row.cordoned_at is not None or row.state.is_fault}
         found = plan_drain(
             environment,
@@ -46,6 +52,7 @@ class PoolDrains:
             to=request.drains_to,
             cordoned=cordoned,
             lost=request.lost,
+            manager_says=pool.client.manager_word() if request.lost else None,
             statistics=self.agent.ledger.table_statistics(),
         )
         if found.refusals:
@@ -59,11 +66,6 @@ class PoolDrains:
                     f"run {run.id} starts {found_there[0].table} in {pool.name}",
                     remedy=f"drain {pool.name} when that run has ended: headgate runs {run.id}",
                 )
-        row = facts.pool_named(pool.name)
-        state = row.state if row is not None else PoolState.UP
-        if request.lost and state.answers:
-            remedy = f"headgate pool drain {pool.name}"
-            raise Refused(f"{pool.name} is {state}, so it can be asked: drain it without --lost", remedy=remedy)
         if request.lost and pool.declared.url is None and pool.client.holds_catalog:
             raise Refused(
                 f"the server of {pool.name} runs on this machine, so something may run there",

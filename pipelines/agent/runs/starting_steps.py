@@ -14,6 +14,7 @@ from core.model.names import query_name
 from core.model.states import AT_REST, State, WantedState
 from core.model.table_formats import table_format
 from core.observed.cluster import PoolGone
+from core.observed.cluster_manager import ManagerWord
 from core.observed.versions import Deployment
 from core.plan.model import Step
 from core.ports.storage import FolderTaken
@@ -164,7 +165,7 @@ def _leave_pool(run: RunContext, deployment: Deployment, to: AgentPool) -> None:
         pool = old.connection_for_stops()
         queries = pool.call(READ_CALL_S, pool.queries.active)
     except PoolUnreachable as error:
-        gone = why_gone(run, old)
+        gone = why_gone(run, old, stays)
         if gone is None:
             remedy = f"headgate pool show {old.name}; cancel the run to leave it there"
             raise PoolUnreachable(f"{stays}, and {error.summary}", remedy=remedy) from error
@@ -180,12 +181,20 @@ def _leave_pool(run: RunContext, deployment: Deployment, to: AgentPool) -> None:
     agent.event(EventKind.STATE, summary, about=(deployment.table, deployment.version), run=run.id)
 
 
-def why_gone(run: RunContext, pool: AgentPool) -> Fact[PoolGone] | None:
-    """Return why nothing of a pool that cannot be asked runs any more; None if nobody knows."""
+def why_gone(run: RunContext, pool: AgentPool, stays: str) -> Fact[PoolGone] | None:
+    """Return why nothing of a pool that cannot be asked runs any more; None if nobody knows.
+
+    Raises TryAgain, which begins with `stays`, if the manager of its cluster contradicts whoever stated that.
+    """
     if not pool.client.holds_catalog:
         return PoolGone.ENDED.of()
     row, asked = run.agent.ledger.run(run.id), run.plan.request
     if asked.lost and asked.drains == pool.name and row is not None:
+        word = pool.client.manager_word()
+        if word is not None and word.kind is ManagerWord.RUNS:
+            raise TryAgain(f"{stays}, and {word}", remedy=str(word.remedy))
+        if word is not None and word.kind is ManagerWord.ENDED:
+            return PoolGone.CONFIRMED.of(by=row.actor, word=word)
         return PoolGone.STATED.of(by=row.actor)
     return None
 

@@ -12,9 +12,17 @@ from hypothesis import strategies as st
 from core.model.errors import InvalidProject, UsageError
 from core.model.names import TableName
 from core.model.states import State, WantedState
+from core.observed.cluster_manager import ManagerWord
 from core.observed.document import planner_input_as_document, planner_input_from_text
 from core.observed.document_entries import FIELD_BY_KEY
-from core.observed.planner_input import ObservedDeployment, OpenTicket, OtherVersion, PlannerInput, Seconds
+from core.observed.planner_input import (
+    ObservedDeployment,
+    ObservedPool,
+    OpenTicket,
+    OtherVersion,
+    PlannerInput,
+    Seconds,
+)
 from core.observed.table_statistics import Headroom, TableStatistics
 from core.observed.versions import Binding
 from core.policy.roles_and_rules import Policy
@@ -100,9 +108,11 @@ POLICIES = st.builds(
 )  # fmt: skip
 SECONDS = st.floats(0.0, 1e6)
 ROOMS = st.builds(Headroom, REAL, MAYBE, MAYBE, MAYBE, REAL, TEXT)
+SAID = st.none() | st.builds(lambda id: ManagerWord.UNKNOWN.of(application=id, manager="m"), TEXT)
 WORLDS = st.builds(
     PlannerInput, st.dictionaries(NAMES, SEEN, max_size=3), st.dictionaries(TEXT, TEXT, max_size=2), st.none() | ROOMS,
     st.none() | POLICIES, st.dictionaries(TEXT, st.builds(Seconds, SECONDS, SECONDS), max_size=2),
+    pools=st.dictionaries(TEXT, st.builds(ObservedPool, st.booleans(), TEXT, TEXT, SAID), max_size=2),
 )  # fmt: skip
 
 
@@ -191,6 +201,8 @@ def test_every_value_of_a_table_has_its_key() -> None:
         ({"policy": {"approve_rows": "many"}},
          "the document: policy is not in the form that `headgate export observed` writes"),
         ({"policy": {"roles": 3}}, "the document: policy is not in the form that `headgate export observed` writes"),
+        ({"pools": {"large": {"manager_says": {"kind": "runs"}}}},
+         "the document: pools: large must have only cordoned, engine, unfit, manager_says"),
         ({"answers": {"k": 3}}, "the document: answers must be a mapping of strings"),
         ({"environment": "prod"}, "the document: it was observed in prod, but the plan is for dev"),
         ({"format": "headgate.observed/2"}, "the document: its format is not headgate.observed/1"),

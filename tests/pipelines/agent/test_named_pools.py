@@ -12,6 +12,7 @@ from agent_scenarios import fast_lane
 
 from core.model.errors import EngineRefused, PoolUnreachable
 from core.model.names import TableName as T
+from core.observed.cluster_manager import ManagerWord
 from core.observed.versions import Deployment
 from core.plan.codec import plan_hash
 from core.plan.model import Plan
@@ -340,6 +341,29 @@ def test_a_statement_of_a_lost_pool_moves_only_if_somebody_states_that_nothing_r
     large.reachable = True
     reconcile(begun, rounds(begun))
     assert "b@v1" not in large.running and "b@v1" in small.running
+
+
+SAID = {"manager": "the master spark://m:7077", "application": "app-1"}
+
+
+@pytest.mark.parametrize("ended", [True, False])
+def test_the_manager_of_a_cluster_is_asked_once_more_before_a_statement_moves(
+    ended: bool, begun: AgentContext, small: ScriptedPool, large: ScriptedPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_driver, "POOL_WAIT_S", 0.01)
+    run_id = lane.submit(begun, lane.plan(begun, files(), LOST))
+    large.reachable = False
+    runs = ManagerWord.RUNS.of(**SAID, state="RUNNING", kill="K")
+    large.manager_says = ManagerWord.ENDED.of(**SAID, state="KILLED", at="T") if ended else runs
+    assert lane.drive(begun, run_id) == ("done" if ended else "failed")
+    assert ("b@v1" in small.running) is ended
+    row, events = begun.ledger.run(run_id), [each.summary for each in begun.ledger.events()]
+    assert row is not None
+    says = "the master spark://m:7077 says that its application app-1 is"
+    if ended:
+        assert any(f"nothing runs there any more, and {says} KILLED since T; it continues" in each for each in events)
+    else:
+        assert any(f"{says} RUNNING" in step.note for step in row.steps if step.state == "failed")
 
 
 def test_a_statement_that_commits_after_it_was_said_to_be_gone_does_not_move(

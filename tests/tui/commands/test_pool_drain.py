@@ -1,5 +1,6 @@
 """`headgate pool drain`, `cordon` and `uncordon`, from the command line to a real agent, without a pool."""
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,8 +12,10 @@ from command_line import written
 from core.changes.pinned_settings import recorded_pool
 from core.ipc import framing
 from core.model.names import TableName as T
+from core.observed.cluster_manager import ManagerWord
 from core.project_reader.loader import read_project
 from core.project_reader.revision_reader import revision_of
+from core.text.sentence import Fact
 from pipelines.agent.context import AgentContext, Pools
 from pipelines.agent.deployment_compiler import EnvironmentLayout
 from pipelines.agent.measurements.table_statistics_collector import TableStatisticsCollector
@@ -263,6 +266,65 @@ def test_a_lost_pool_is_drained_only_after_a_statement_about_it(desk: Desk, caps
     assert desk.apply(plan) == 0
     audit = [(row.action, row.subject, row.outcome) for row in desk.ledger.audits()]
     assert ("state_pool_gone", "large", "states that nothing runs in large any more") in audit
+
+
+MASTER = {"manager": "the master spark://m:7077", "application": "app-1"}
+RUNS = ManagerWord.RUNS.of(**MASTER, state="RUNNING", kill="the link (kill) on http://m:8080")
+ENDED = ManagerWord.ENDED.of(**MASTER, state="FINISHED", at="2026-11-29 10:00:05 UTC")
+
+
+def lose(desk: Desk, word: Fact[ManagerWord] | None) -> None:
+    """Have the pool `large` give no answer, and the manager of its cluster say `word` about it."""
+    desk.pools["large"].manager_says = word
+    says = json.dumps(word.as_json()) if word is not None else None
+    desk.ledger.put_pool("large", state="silent", detail="no answer", silent_since=1.0, manager_says=says)
+
+
+def of_manager(plan: Any) -> str:
+    """Return the warning of a drain's plan about who vouches that nothing runs in the pool."""
+    (said,) = (each["summary"] for each in plan["warnings"] if each["kind"] in ("manager_says", "nobody_vouches"))
+    return str(said)
+
+
+def test_a_lost_pool_whose_application_runs_is_not_drained(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["pool", "drain", "large", "--to", "small", "--lost"]
+    lose(desk, RUNS)
+    said = refused(words, 3, capsys)
+    assert "large cannot be drained: the master spark://m:7077 says that its application app-1 is RUNNING" in said
+    assert "end it where it runs, or with the link (kill) on http://m:8080" in said
+    # The agent asks again when the plan is submitted, and when it is applied.
+    lose(desk, None)
+    desk.pools["large"].manager_says = RUNS
+    assert "says that its application app-1 is RUNNING" in refused(words, 3, capsys)
+    lose(desk, ENDED)
+    plan = written(words, capsys)
+    desk.pools["large"].manager_says = RUNS
+    assert desk.apply(plan) == 3 and not desk.cordoned()
+    assert "says that its application app-1 is RUNNING" in capsys.readouterr().err
+    desk.pools["large"].manager_says = ENDED
+    assert desk.apply(plan) == 0 and desk.cordoned() == ["large"]
+
+
+def test_the_plan_of_a_lost_pool_says_who_vouches_that_nothing_runs_there(
+    desk: Desk, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["pool", "drain", "large", "--to", "small", "--lost"]
+    lose(desk, ENDED)
+    plan = written(words, capsys)
+    ended = "the master spark://m:7077 says that its application app-1 is FINISHED since 2026-11-29 10:00:05 UTC"
+    no_proof = "but that is no proof that nothing runs in large: a server can outlive its application for a moment"
+    assert of_manager(plan) == f"{ended}, {no_proof}"
+    assert plan["submitted"]["confirm"] == "nothing runs in large"
+    nobody = "nobody but whoever applies this plan vouches for large: "
+    for word, why in (
+        (None, "no manager of its cluster is declared that could be asked"),
+        (ManagerWord.SILENT.of(application="app-1", error="h cannot be read"),
+         "nobody says whether its application app-1 runs: h cannot be read"),
+        (ManagerWord.UNKNOWN.of(**MASTER), "the master spark://m:7077 does not know its application app-1: it has "
+         "forgotten it, or has another cluster"),
+    ):  # fmt: skip
+        lose(desk, word)
+        assert of_manager(written(words, capsys)) == f"{nobody}{why}"
 
 
 def test_another_spark_in_the_new_pool_is_a_fact_of_the_plan(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
