@@ -261,10 +261,11 @@ class Tables(Protocol):
         """Register a table over topics, given the registry's schemas of its messages; replace any older entry."""
 
     def create_together(self, tables: Sequence[CatalogTable]) -> frozenset[str]:
-        """Create the missing tables among `tables` in one request, and return the names of those created.
+        """Create the missing tables among `tables` in one request.
 
-        The caller must register existing tables with `create`. Raises EngineRefused if Spark refuses a table; other
-        tables may have been created by then.
+        Return the names of those created, and of those that the catalog clearly has as declared. The caller must
+        register all others with `create`. Raises EngineRefused if Spark refuses a table; other tables may have been
+        created by then.
         """
 
     def create_database(self, name: str) -> None:
@@ -312,7 +313,10 @@ class Tables(Protocol):
         """Make a view the union of `columns` of all target tables; create the view if it does not exist."""
 
     def point_together(self, pointers: Sequence[Pointer]) -> frozenset[str]:
-        """Create missing views in one request and return their names; raise EngineRefused like `create_together`."""
+        """Create the missing views in one request; raise EngineRefused like `create_together`.
+
+        Return their names, and those of the views that exist exactly as they should be.
+        """
 
     def swap(self, pointers: Sequence[Pointer], before: Callable[[str], object] = ignore_view) -> float:
         """Point all views at their target tables in one tight loop; return the duration of the loop in seconds.

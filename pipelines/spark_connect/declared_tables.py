@@ -47,6 +47,21 @@ class Described:
         return self.location.removesuffix(f"/{subfolder}") if subfolder else self.location
 
 
+_COLUMN = re.compile(r"^ \|-- (.+): ([^:]+) \(nullable = (?:true|false)\)$", re.MULTILINE)
+_TYPES = {"byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint"}
+"""SQL types by the names that SHOW TABLE EXTENDED shows for them. Most types have one name (Spark 4.2.0)."""
+
+
+def described_in_listing(information: str) -> Described:
+    """Convert what SHOW TABLE EXTENDED says about a table.
+
+    It shows nested types without their fields, and VARCHAR as string, so such columns differ from every declaration.
+    """
+    columns = {name: _TYPES.get(kind, kind) for name, kind in _COLUMN.findall(information)}
+    lines = (line.partition(": ") for line in information.splitlines() if not line.startswith(" "))
+    return Described(columns, {label: value for label, _, value in lines})
+
+
 def read_declared(ddl: str) -> TableDdl:
     """Parse a compiled DDL. Raises EngineRefused if it cannot be parsed.
 

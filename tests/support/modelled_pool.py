@@ -163,10 +163,10 @@ class ModelledTables:
 
     def point_together(self, pointers: Sequence[Pointer]) -> frozenset[str]:
         def pointed() -> frozenset[str]:
-            made = {view: targets for view, targets, _ in pointers if view not in self._server.views}
-            for view, targets in made.items():
-                self._server.point(view, targets)
-            return frozenset(made)
+            for view, targets, _ in pointers:
+                if view not in self._server.views:
+                    self._server.point(view, targets)
+            return frozenset(view for view, targets, _ in pointers if self._server.views[view] == targets[-1])
 
         return self._ask("point", ",".join(view for view, _, _ in pointers), pointed)  # type: ignore[no-any-return]  # As above.
 

@@ -94,7 +94,31 @@ def test_a_new_table_takes_one_call_and_an_existing_one_is_compared(ground: Any)
     physical = made(ground, "a BIGINT", "one", "new")
     assert said == [f"CREATE TABLE {physical}"]
     made(ground, "a BIGINT", "one", "new")
-    assert said[1:] == ["CREATE TABLE IF", "DESCRIBE"]
+    assert said[1:] == ["DESCRIBE"]
+
+
+def test_tables_and_pointers_that_stand_are_known_from_one_listing_of_each(ground: Any) -> None:
+    columns = {
+        "plain": "a BIGINT, `b: c` INT NOT NULL COMMENT 'x', d DECIMAL(10, 2), e TIMESTAMP, f BOOLEAN, g SMALLINT",
+        "nested": "a STRUCT<x: INT>",
+        "varchar": "a VARCHAR(10)",
+        "moved": "a BIGINT",
+        "another": "a BIGINT",
+    }
+    physical = {name: made(ground, types, name, name) for name, types in columns.items()}
+    view = (f"v_{ground.mark}", (physical["plain"],), ("a",))
+    ground.tables.point(*view)
+    given = []
+    for name, types in {**columns, "another": "a INT"}.items():
+        declared, _ = read_ddl(f"CREATE TABLE {name} ({types}) USING parquet", "ddl")
+        folder = f"{ground.folder}/{'elsewhere' if name == 'moved' else name}"
+        assert declared is not None
+        given.append(CatalogTable(physical[name], compile_ddl(declared, physical[name], folder)))
+    after = SparkTables(ground.session)
+    after._run = after._described = lambda *asked: pytest.fail(f"{asked} was not needed")  # type: ignore[method-assign]
+    assert after.create_together(given) == {physical["plain"]}
+    assert after.point_together([view, (view[0], (physical["moved"],), ("a",))]) == {view[0]}
+    assert after.point_together([(view[0], (physical["moved"],), ("a",))]) == frozenset()
 
 
 def test_a_table_that_another_client_made_or_dropped_is_made_or_compared_nevertheless(ground: Any) -> None:
@@ -124,7 +148,7 @@ def test_a_request_that_spark_refuses_leaves_every_table_and_pointer_to_be_made_
     ground.tables.create(ours, ddl[ours])
     with pytest.raises(EngineRefused, match=r"is in the catalog at .*/elsewhere, not at"):
         ground.tables.create(theirs, ddl[theirs])
-    assert ground.tables.create_together([*tables, managed, parts]) == {tables[2].name}
+    assert ground.tables.create_together([*tables, managed, parts]) == {ours, tables[2].name}
     views = [(f"{view}_{ground.mark}", (target,), ("a",)) for view, target in (("v", ours), ("w", "gone"))]
     with pytest.raises(EngineRefused):
         ground.tables.point_together(views)
