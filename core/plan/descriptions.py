@@ -156,6 +156,9 @@ def undo_command(plan: Plan, way: Undo, options: str = "") -> str:
     """
     if way.act == "rollback":
         return f"headgate rollback {way.tables[0]}{options}"
+    if way.act == "pool drain":
+        pool = next(node.pool for node in plan.nodes if node.table == way.tables[0])
+        return f"headgate pool drain {pool} --to {plan.request.drains}{options}"
     if way.act != "plan undo":
         return f"headgate {way.act} {' '.join(way.tables)}{options}" if way.act else ""
     kept = plan.request.nonce or plan.request.continues

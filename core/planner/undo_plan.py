@@ -82,6 +82,7 @@ def undos_of(
     found += [_stop(begun, f"; headgate plan delete {' '.join(begun)} removes both")] if begun else []
     found += [_stop(resumed, "")] if resumed else []
     back = _back(context, request, nodes, engine=engine, durations=durations)
+    back += _drains_back(request, acted.values())
     covered = {*begun, *(table for way in back if way.act for table in way.tables)}
     none: dict[str, list[TableName]] = {}
     for table, node in acted.items():
@@ -94,12 +95,14 @@ def undos_of(
 def with_undo_words(nodes: Iterable[PlanNode], ways: Sequence[Undo]) -> tuple[PlanNode, ...]:
     """Return the nodes with their labels for the column UNDO, such as `back` or `none`; kept nodes get no label."""
     words: dict[TableName, str] = {}
-    for act, word in (("stop", "stop"), ("plan undo", "plan"), *((act, "back") for act in TO_FORMER)):
+    for act, word in _LABELS:
         words |= {table: word for way in ways if way.act == act for table in way.tables}
     return tuple(
         node if node.action is Action.KEEP else _with_undo(node, words.get(node.table, "none")) for node in nodes
     )
 
+
+_LABELS = (("stop", "stop"), ("plan undo", "plan"), ("pool drain", "plan"), *((act, "back") for act in TO_FORMER))
 
 _PARTS = tuple(field.name for field in fields(PlanNode))
 _BEFORE = attrgetter(*_PARTS[: _PARTS.index("undo")])
@@ -155,7 +158,31 @@ def _back(
     for node in planned:
         if node.action is not Action.KEEP:
             groups.setdefault(_words(node, went.get(node.table), back_to_old), []).append(node)
-    return tuple(_way(words, group) for words, group in groups.items())
+    return tuple(_way(words + _once_uncordoned(request), group) for words, group in groups.items())
+
+
+def _drains_back(request: PlanRequest, nodes: Iterable[PlanNode]) -> tuple[Undo, ...]:
+    """Return a drain of each pool to which a drain moves statements without an edit, back to the pool that it empties.
+
+    No text names their pools, so no undo of the plan can bring them back.
+    """
+    moved: dict[str, list[TableName]] = {}
+    for node in nodes:
+        if request.drains and node.action is Action.RESTART and node.old == node.texts:
+            moved.setdefault(node.pool, []).append(node.table)
+    return tuple(
+        Undo.of(
+            "pool drain",
+            tuple(tables),
+            f"moved back with all that runs in {pool}{_once_uncordoned(request)}",
+            until="at any time",
+        )
+        for pool, tables in moved.items()
+    )
+
+
+def _once_uncordoned(request: PlanRequest) -> str:
+    return f", after headgate pool uncordon {request.drains}" if request.drains else ""
 
 
 def _way(words: str, nodes: Sequence[PlanNode]) -> Undo:

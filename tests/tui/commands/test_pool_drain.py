@@ -123,6 +123,8 @@ def test_a_drain_moves_each_statement_to_where_most_room_is_left_and_cordons_the
 ) -> None:
     plan = written(["pool", "drain", "large"], capsys)
     assert named(plan) == {"a": "small", "b": "small", "z": "spare"}
+    (undo,) = plan["undo"]
+    assert undo["words"] == "restart with the old text on the same checkpoint, after headgate pool uncordon large"
     assert [(step["do"], step["table"]) for step in plan["steps"]] == [("restart", t) for t in ("a", "z", "b")]
     (guard,) = [guard for guard in plan["guards"] if guard["name"] == "pool"]
     assert guard["summary"] == "a, b run in small; z runs in spare"
@@ -159,6 +161,15 @@ def test_statements_that_leave_the_choice_to_the_planner_are_drained_without_an_
     assert "pool:" not in moved["a"]["texts"]["yml"] + moved["z"]["texts"]["yml"]
     assert moved["a"]["placed"]["kind"] == "most_room"
     assert "the yml of" not in str([each["summary"] for each in plan["warnings"]])
+    assert [(each["command"], each["tables"], each["words"]) for each in plan["undo"]] == [
+        (
+            f"headgate pool drain {pool} --to large",
+            tables,
+            f"moved back with all that runs in {pool}, after headgate pool uncordon large",
+        )
+        for pool, tables in (("small", ["a", "b"]), ("spare", ["z"]))
+    ]
+    assert {node["undo"] for node in moved.values()} == {"plan"}
     assert desk.apply(plan) == 0
     in_done_runs(desk, plan)
     capsys.readouterr()
@@ -167,6 +178,9 @@ def test_statements_that_leave_the_choice_to_the_planner_are_drained_without_an_
     assert exit_codes.run_command_line(["pool", "drain", "small", "--to", "spare"]) == 3
     text = " ".join(capsys.readouterr().err.split())
     assert "small cannot be drained: b do not fit" not in text and "a, b do not fit: with a, spare would hold" in text
+    desk.ledger.cordon_pool("large", None, "")
+    back = written(["pool", "drain", "small", "--to", "large"], capsys)
+    assert {n["table"]: n["pool"] for n in back["nodes"] if n["action"] == "restart"} == {"a": "large", "b": "large"}
 
 
 def test_a_plan_whose_pool_has_filled_up_or_was_cordoned_since_is_refused(
