@@ -157,6 +157,7 @@ _LEFT_OUT = {
     PlanWarning: ("kind", "fields", "drifts"),
     PlanNode: (
         "placed",
+        "placed_n",
         "change",
         "evidence",
         "replay_rows",

@@ -162,6 +162,8 @@ class PlanNode:
     """Name of the pool in which the plan runs the version; empty if it runs none, or if there is only one pool."""
     placed: Fact[Placement] | None = None
     """Why that is its pool; None without one."""
+    placed_n: int = 0
+    """Its place in the order in which the planner has chosen pools, from 1; 0 if it has chosen none."""
 
     @property
     def row(self) -> str:

@@ -98,7 +98,7 @@ def plan_sections(plan: Plan, options: str = "") -> dict[str, tuple[str, ...]]:
         tuple(f"{r.summary}. {_capitalized(str(r.remedy))}" for r in plan.refusals),
         tuple(map(_left_behind, plan.left_behind)),
         reader_sentences(plan),
-        tuple(f"{n.table} {n.placed}" for n in plan.nodes if n.placed and n.placed.kind.is_choice),
+        _pool_sentences(plan),
         loss_sentences(plan),
         undo_sentences(plan, options),
         guard_sentences(plan),
@@ -237,6 +237,12 @@ def _reader(reader: Exposure, *, swapped: bool) -> str:
         return words
     close = f"headgate release close RUN {shlex.quote(reader.reader)}"
     return f"{words} after the swap, which opens a ticket: what names {reader.before} itself has to move; then {close}"
+
+
+def _pool_sentences(plan: Plan) -> tuple[str, ...]:
+    """Return why each pool was chosen, in the order of the choices, because each leaves less room for the next."""
+    chosen = sorted((n for n in plan.nodes if n.placed and n.placed.kind.is_choice), key=lambda node: node.placed_n)
+    return tuple(f"{node.table} {node.placed}" for node in chosen)
 
 
 def loss_sentences(plan: Plan) -> tuple[str, ...]:

@@ -116,9 +116,12 @@ def place_nodes(
     for each in waiting:
         if (there := placed.by_table.get(each.table)) is not None:
             fixed[each.table] = there.pool, _why(declared, each, there, observed.get(each.table), chosen)
+    turns = {table: n for n, table in enumerate(placed.by_table, start=1)}
     return PlacedNodes(
         tuple(
-            replace(node, pool=fixed[node.table][0], placed=fixed[node.table][1]) if node.table in fixed else node
+            replace(node, pool=found[0], placed=found[1], placed_n=turns.get(node.table, 0))
+            if (found := fixed.get(node.table)) is not None
+            else node
             for node in nodes
         ),
         {table: there.pool for table, there in placed.by_table.items()},

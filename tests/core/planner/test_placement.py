@@ -67,6 +67,19 @@ def test_the_plan_gives_the_reason_for_each_pool_that_it_has_chosen() -> None:
     assert "POOLS" not in plan_sections(make_plan(spread(*TWO, spreads=False), "dev", {}, EVERYTHING))
 
 
+def test_the_reasons_are_in_the_order_of_the_choices() -> None:
+    large = Settings(resources=Amounts(cores=2))
+    found = make_plan(
+        spread(*(Pool(f"p{n}", capacity=Amounts(cores=4)) for n in (0, 1)), d=large), "dev", {}, EVERYTHING
+    )
+    assert plan_sections(plan_from_json(json.loads(json.dumps(plan_as_json(found)))))["POOLS"] == (
+        "d runs in p0, which has the most room: 50 % of its cores stay free",
+        "a runs in p1, which has the most room: 88 % of its cores stay free",
+        "b runs in p1, which has the most room: 75 % of its cores stay free",
+        "c runs in p1, which has the most room: 62 % of its cores stay free",
+    )
+
+
 def test_without_placement_the_default_pool_is_taken_as_before() -> None:
     found = make_plan(spread(*TWO, spreads=False, d=Settings(pool="p1")), "dev", {}, EVERYTHING)
     assert placed(found) == {"a": "p0", "b": "p0", "c": "p0", "d": "p1"}
