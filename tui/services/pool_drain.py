@@ -49,14 +49,14 @@ def planned_drain(
     Raises UsageError for an unknown pool, and Refused with every reason if the pool cannot be drained.
     """
     facts, environment, pool = reader.facts(), declared.project.environments[place.environment], asked.drains
+    named = pool_named(facts, pool)
+    if asked.drains_to:
+        pool_named(facts, asked.drains_to)
     if place.overlay is not None or not environment.named_pools:
         raise Refused(
             f"{place.environment} has no other pool to which statements could move",
             remedy="declare several pools in headgate.yml: headgate help pools",
         )
-    named = pool_named(facts, pool)
-    if asked.drains_to:
-        pool_named(facts, asked.drains_to)
     if pool == asked.drains_to:
         raise UsageError(f"{pool} cannot be drained into itself", remedy="name another pool: headgate pool list")
     cordoned = {row.name for row in facts.pools if row.cordoned_at is not None or row.state.is_fault}

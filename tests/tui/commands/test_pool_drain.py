@@ -259,6 +259,14 @@ def test_files_that_still_name_the_drained_pool_are_denied(desk: Desk, capsys: p
     assert "headgate pool uncordon large" in said and "keeps it so" not in said
 
 
+def test_a_pool_that_does_not_exist_is_a_bad_command_also_where_there_is_only_one(
+    folder: Path, ledger: Ledger, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "there is no pool nope pools: local" in refused(["pool", "drain", "nope"], 2, capsys)
+    assert "there is no pool nope pools: local" in refused(["pool", "drain", "local", "--to", "nope"], 2, capsys)
+    assert "dev has no other pool to which statements could move" in refused(["pool", "drain", "local"], 3, capsys)
+
+
 def test_a_statement_that_started_after_the_plan_makes_it_stale(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
     desk.ledger.update_deployment(T("z"), 1, state="stopped", wanted="stopped")
     plan = written(["pool", "drain", "large"], capsys)
