@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from core.model.errors import InvalidProject, TryAgain
 from core.model.names import TableName
-from core.model.states import State, WantedState
+from core.model.states import PoolState, State, WantedState
 from core.observed.planner_input import ObservedDeployment, PlannerInput
 from core.text.wording import counted
 from tui.agent_client.agent_process import ProgressCallback, WaitProgress
@@ -16,15 +16,21 @@ from tui.project_folder.environment_selection import SelectedEnvironment
 from tui.project_folder.user_named_files import read_text
 
 if TYPE_CHECKING:
+    from core.observed.versions import StatementLine
     from core.project.model import Project
     from core.project_reader.parse_cache import ParseCache
     from state.ledger import LedgerReader
+    from state.row_types import PoolRow
 
 OBSERVED_S = 20.0
 """Maximum time, in seconds, to wait for the agent's first round.
 
 The round takes 1 to 2 s once the pool answers.
 """
+
+
+SERVER_S = 90.0
+"""Maximum time, in seconds, to wait for that round while a server starts, as the agent gives it."""
 
 
 STARTED_S = 5.0
@@ -75,38 +81,51 @@ def observe(reader: "LedgerReader") -> dict[TableName, ObservedDeployment]:
 
 
 def wait_until_statements_observed(
-    place: SelectedEnvironment, reader: "LedgerReader", progress: ProgressCallback, *, seconds: float = OBSERVED_S
+    place: SelectedEnvironment,
+    reader: "LedgerReader",
+    progress: ProgressCallback,
+    *,
+    seconds: float = OBSERVED_S,
+    server_s: float = SERVER_S,
 ) -> None:
     """Wait until the agent has checked every statement that should be running.
 
     A new agent does not know what is running until its first round: a plan made before would resume statements that are
     already running. Statements are waited for while their pool is up or starting, because nothing runs without a pool.
-    Raises TryAgain after `seconds`.
+    Raises TryAgain after `seconds`, or after `server_s` while a server of theirs starts.
     """
     began = time.monotonic()
     while True:
-        facts = reader.facts()
-        names = {pool.name for pool in facts.pools if pool.state in ("up", "starting", "degraded")}
-        if not names:
-            return
-        lost = [line for line in reader.statements() if line.wanted == WantedState.RUNNING and line.state in _LOST]
-        if len(facts.pools) > 1:
-            recorded = reader.recorded_pools()
-            lost = [each for each in lost if facts.pool_of(recorded.get((each.table, each.version), "")).name in names]
+        lost = _lost_statements(reader)
         if not lost:
             return
         elapsed = time.monotonic() - began
-        unknown = [str(line.table) for line in lost if line.state == State.UNKNOWN]
+        unknown = {line.table: pool for line, pool in lost if line.state == State.UNKNOWN}
         if not unknown and elapsed > min(seconds, STARTED_S):
             return
-        if elapsed > seconds:
+        pools = {pool.name: pool for pool in unknown.values()}
+        states = " and ".join(
+            f"{'the pool' if not pool.place else name} is {pool.state}" for name, pool in pools.items()
+        )
+        starts = any(pool.state == PoolState.STARTING for pool in pools.values())
+        if elapsed > (server_s if starts else seconds):
             raise TryAgain(
-                f"not observed yet: {', '.join(unknown[:5])}; a plan would treat them as stopped "
+                f"not observed yet: {', '.join(list(unknown)[:5])} ({states}); a plan would treat them as stopped "
                 "although they may be running",
                 remedy=f"plan again once headgate ls shows their states; headgate logs agent {place.options}",
             )
-        progress(WaitProgress("the agent is checking what is running", elapsed, 2.0, counted(len(lost), "statement")))
+        checks = f"{counted(len(lost), 'statement')}{f', {states}' if starts else ''}"
+        progress(WaitProgress("the agent is checking what is running", elapsed, 2.0, checks))
         time.sleep(0.1)
+
+
+def _lost_statements(reader: "LedgerReader") -> "list[tuple[StatementLine, PoolRow]]":
+    """Return the statements that should be running, but are not known to, with their pools, which can be asked."""
+    facts = reader.facts()
+    lost = [line for line in reader.statements() if line.wanted == WantedState.RUNNING and line.state in _LOST]
+    recorded = reader.recorded_pools() if lost and len(facts.pools) > 1 else {}
+    found = ((line, facts.pool_of(recorded.get((line.table, line.version), ""))) for line in lost)
+    return [(line, pool) for line, pool in found if pool.state.answers]
 
 
 @dataclass(frozen=True, slots=True)

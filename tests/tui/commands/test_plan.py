@@ -330,12 +330,28 @@ def test_unobserved_statements_are_not_planned_on(
 ) -> None:  # fmt: skip
     ledger.put_deployment(deployed("a", state="unknown"))
     ledger.put_pool(state=pool_state)
-    monkeypatch.setattr(
-        "tui.services.planner_input_reader.wait_until_statements_observed.__kwdefaults__", {"seconds": 0.0}
-    )
+    patched = {"seconds": 0.0, "server_s": 0.0}
+    monkeypatch.setattr("tui.services.planner_input_reader.wait_until_statements_observed.__kwdefaults__", patched)
     assert exit_codes.run_command_line(["plan", "b"]) == code
-    assert ("not observed yet: a" in capsys.readouterr().err) == bool(code)
+    assert (f"not observed yet: a (the pool is {pool_state})" in capsys.readouterr().err) == bool(code)
     assert exit_codes.run_command_line(["plan", "b", "--offline"]) == 0
+
+
+def test_a_plan_waits_for_a_server_that_starts_longer_than_for_a_round(
+    ledger: Any, agent: Any, deployed: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger.put_deployment(deployed("a", state="unknown"))
+    ledger.put_pool(state="starting")
+
+    def look(_: float) -> None:
+        ledger.update_deployment(deployed("a").table, 1, state="running")
+        ledger.put_pool(state="up")
+
+    monkeypatch.setattr("tui.services.planner_input_reader.time.sleep", look)
+    patched = {"seconds": -1.0, "server_s": 1000.0}
+    monkeypatch.setattr("tui.services.planner_input_reader.wait_until_statements_observed.__kwdefaults__", patched)
+    assert exit_codes.run_command_line(["plan", "b"]) == 0
+    assert "1 statement, the pool is starting" in capsys.readouterr().err
 
 
 def test_wrong_column_is_a_problem_of_its_line_wherever_a_plan_starts_the_statement(
