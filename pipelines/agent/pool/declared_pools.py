@@ -14,7 +14,7 @@ from core.model.errors import LedgerUnavailable, Refused
 from core.model.names import query_name
 from core.model.states import ALIVE, State
 from core.observed.versions import Deployment
-from core.planner.pool_load import settings_of
+from core.planner.pool_load import may_run, settings_of
 from core.project.model import Environment, Pool, Settings
 from pipelines.local_pool.connect_server import LocalPool
 from state.ledger import Ledger
@@ -26,8 +26,9 @@ _MAY_RUN = ALIVE | {State.STOPPING, State.UNKNOWN}
 def declare_pools(ledger: Ledger, environment: Environment, places: EnvironmentPaths) -> None:
     """Record the declared pools in the ledger, and move statements of other pools to those that they name now.
 
-    Raises Refused if queries may still run in a pool that is not declared any more, or that has another address. An
-    environment with one pool can give it another name or address.
+    Raises Refused if queries may still run in a pool that is not declared any more, or that has another address, or if
+    running statements of such a pool would have to start in a cordoned one. An environment with one pool can give it
+    another name or address.
     """
     declared = {environment.place_of(pool): pool for pool in environment.pools}
     deployments = [each for each in ledger.deployments() if not each.external]
@@ -42,10 +43,16 @@ def declare_pools(ledger: Ledger, environment: Environment, places: EnvironmentP
         {pool.name for pool in environment.named_pools},
         {row.name for row in facts.pools if row.cordoned_at},
     )
-    for each in deployments if names else ():
-        if each.pool is not None and each.pool.name not in names:
-            to = _pool_instead(environment, settings_of(each.texts.yml), cordoned)
-            ledger.update_deployment(each.table, each.version, pool=pool_at_start(to, each.pool))
+    moves = [
+        (each, each.pool, _pool_instead(environment, settings_of(each.texts.yml), cordoned))
+        for each in deployments
+        if names and each.pool is not None and each.pool.name not in names
+    ]
+    for each, former, to in moves:
+        if to.name in cordoned and may_run(each):
+            _refuse_cordoned(each, former, to)
+    for each, former, to in moves:
+        ledger.update_deployment(each.table, each.version, pool=pool_at_start(to, former))
     # Last, so that an agent that is killed before has this to do again. On a full disk, an agent whose pools are known
     # starts nevertheless, because a stop does not need the ledger.
     known = [row.place for row in facts.pools] == list(declared)
@@ -60,6 +67,14 @@ def _pool_instead(environment: Environment, settings: Settings, cordoned: Collec
         return default
     choice = (default, *(environment.pools_for(settings) or environment.named_pools))
     return next((pool for pool in choice if pool.name not in cordoned), default)
+
+
+def _refuse_cordoned(deployment: Deployment, former: Pool, to: Pool) -> None:
+    words = f"{query_name(deployment.table, deployment.version)} ran in the pool {former.name}, which headgate.yml no"
+    raise Refused(
+        f"{words} longer declares, and would start in {to.name}, which takes no new statements",
+        remedy=f"put the pool back, headgate up, headgate pool uncordon {to.name}, headgate down, and then edit it",
+    )
 
 
 def _address(pool: Pool | None) -> str:

@@ -97,6 +97,25 @@ def test_statements_of_a_pool_that_is_gone_start_in_no_cordoned_one(ledger: Ledg
     assert pool_of(ledger) == "fast"
 
 
+def test_an_agent_does_not_start_running_statements_in_a_cordoned_pool(
+    ledger: Ledger, places: EnvironmentPaths
+) -> None:
+    declare_pools(ledger, TWO, places)
+    for name in ("small", "large"):
+        ledger.cordon_pool(name, 1.0, "bob")
+    put(ledger, Pool("retired"), wanted="running")
+    with pytest.raises(Refused) as refused:
+        declare_pools(ledger, TWO, places)
+    assert refused.value.summary == (
+        "a@v1 ran in the pool retired, which headgate.yml no longer declares, and would start in small, which takes no "
+        "new statements"
+    )
+    assert "headgate pool uncordon small" in refused.value.remedy and pool_of(ledger) == "retired"
+    put(ledger, Pool("retired"), wanted="stopped")
+    declare_pools(ledger, TWO, places)
+    assert pool_of(ledger) == "small"
+
+
 @pytest.mark.parametrize(("before", "after", "server"), [(ONE, TWO, "home"), (TWO, ONE, "small")])
 def test_an_agent_does_not_start_beside_a_server_that_is_not_declared(
     before: Environment, after: Environment, server: str, ledger: Ledger, places: EnvironmentPaths,
