@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from core.project.connectors import Connector
+from core.project.data_folder import is_in_hdfs
 from core.project.model import Pool
 from core.project.server_settings import SERVER_SETTINGS, XML_OPTIONS, connector_settings
 
@@ -38,7 +39,7 @@ class RecipeInput:
     pool: Pool
     """The pool that the server becomes: its name, cores, memory and settings."""
     data: str
-    """Absolute path of the data folder, which server and executors need at the same path."""
+    """The data folder: an absolute path that is the same for server and executors, or a URI."""
     connectors: tuple[Connector, ...] = ()
     """Connectors, the paths of whose jars are absolute."""
     home: str = "/etc/headgate"
@@ -142,12 +143,13 @@ export SPARK_CONNECT_AUTHENTICATE_TOKEN="$(cat {token})"
 
 
 _SHARED = "the data folder {data} must be at the same path on every machine that runs executors, and writable there"
+_REMOTE = "every machine that runs executors must be able to write to {data}"
 _JAVA = "Java 17 or newer must be on the PATH of every machine"
 _BESIDE = "run it on the machine of the agent; the server listens on the loopback interface only"
 
 
 def _notes(given: RecipeInput, *more: str) -> tuple[str, ...]:
-    return (_JAVA, _SHARED.format(data=given.data), *more)
+    return (_JAVA, (_REMOTE if is_in_hdfs(given.data) else _SHARED).format(data=given.data), *more)
 
 
 def _url_entry(given: RecipeInput) -> str:
@@ -231,27 +233,31 @@ def _kubernetes(given: RecipeInput) -> Recipe:
         "spark.kubernetes.container.image": "$(IMAGE)",
         "spark.kubernetes.driver.pod.name": "$(POD)",
         "spark.kubernetes.authenticate.driver.serviceAccountName": name,
-        "spark.kubernetes.executor.volumes.persistentVolumeClaim.data.options.claimName": f"{name}-data",
-        "spark.kubernetes.executor.volumes.persistentVolumeClaim.data.mount.path": given.data,
     }
+    remote = is_in_hdfs(given.data)
+    if not remote:
+        claim = "spark.kubernetes.executor.volumes.persistentVolumeClaim.data"
+        settings |= {f"{claim}.options.claimName": f"{name}-data", f"{claim}.mount.path": given.data}
     words = ["--master", "k8s://https://kubernetes.default.svc", "--deploy-mode", "client", "--class", SERVER_CLASS]
     words += [word for pair in _packages(given).items() for word in pair]
     words += [word for key, value in settings.items() for word in ("--conf", f"{key}={value}")]
     arguments = "\n".join(f"            - {_quoted(word)}" for word in [*words, "spark-internal"])
-    manifest = _MANIFEST.format(name=name, data=given.data, port=given.port, version=SPARK_VERSION, arguments=arguments)
+    manifest = _MANIFEST.format(name=name, port=given.port, version=SPARK_VERSION, arguments=arguments)
+    if not remote:
+        manifest += _VOLUME.format(name=name, data=given.data)
     entry = _url_entry(given)
     token, secret = shlex.quote(given.token_file), shlex.quote(f"token={given.token_file}")
     # Without a line break, which would become part of the secret.
     writes = f'(umask 077; printf %s "$(openssl rand -hex 32)" > {token})'
     notes = (
         "build the image of the Dockerfile, push it, and write its name for REGISTRY/… in the manifest, in both places",
-        f"the claim {name}-data must be a volume for many pods (ReadWriteMany), which the agent has at {given.data}",
+        _HADOOP_STEP.format(data=given.data) if remote else _CLAIM_STEP.format(name=name, data=given.data),
         f"create the token once: mkdir -p {shlex.quote(given.home)}; [ -s {token} ] || {writes}",
         f"then store it in the cluster: kubectl create secret generic {name} --from-file={secret}",
         f"the agent reaches the server by kubectl port-forward service/{name} {given.port}, or by an ingress with TLS",
         "these manifests were checked by their fields only: no Kubernetes was available to run them",
     )
-    files = {"Dockerfile": _DOCKERFILE, f"{name}.yaml": manifest}
+    files = {"Dockerfile": _DOCKERFILE + (_HADOOP if remote else ""), f"{name}.yaml": manifest}
     return Recipe(notes, files, entry, _left_out(given))
 
 
@@ -259,11 +265,17 @@ def _quoted(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
+_CLAIM_STEP = "the claim {name}-data must be a volume for many pods (ReadWriteMany), which the agent has at {data}"
+_HADOOP_STEP = "copy core-site.xml and hdfs-site.xml of {data} to the folder hadoop-conf beside the Dockerfile"
+
 _DOCKERFILE = f"""# It has Spark in /opt/spark with its entry point for executors; Python functions need the packages.
 FROM apache/spark:{SPARK_VERSION}
 USER root
 RUN pip install --no-cache-dir 'pandas<3' pyarrow
 USER spark
+"""
+_HADOOP = """COPY hadoop-conf /opt/spark/hadoop-conf
+ENV HADOOP_CONF_DIR=/opt/spark/hadoop-conf
 """
 
 _MANIFEST = """apiVersion: v1
@@ -356,6 +368,8 @@ spec:
           readinessProbe:
             tcpSocket:
               port: {port}
+"""
+_VOLUME = """\
           volumeMounts:
             - name: data
               mountPath: {data}

@@ -111,6 +111,17 @@ def test_the_manifests_for_kubernetes_have_the_fields_of_their_kinds() -> None:
     assert {15002, 7078, 7079} == ports
 
 
+def test_a_data_folder_in_hdfs_is_no_folder_of_a_machine() -> None:
+    given = replace(GIVEN, data="hdfs://names:8020/shop")
+    shared = "every machine that runs executors must be able to write to hdfs://names:8020/shop"
+    assert shared in recipe(RecipeKind.YARN, given).notes
+    found = recipe(RecipeKind.KUBERNETES, given)
+    image, manifest = found.files.values()
+    (server,) = list(yaml.safe_load_all(manifest))[-1]["spec"]["template"]["spec"]["containers"]
+    assert "volumeMounts" not in server and not [word for word in server["args"] if "persistentVolumeClaim" in word]
+    assert "HADOOP_CONF_DIR" in image and any("hdfs-site.xml" in note for note in found.notes)
+
+
 def test_the_step_for_kubernetes_creates_a_token_that_only_its_owner_reads(tmp_path: Path) -> None:
     notes = recipe(RecipeKind.KUBERNETES, replace(GIVEN, home=str(tmp_path / "o'brien"))).notes
     (step,) = [note.partition(": ")[2] for note in notes if note.startswith("create the token once: ")]
