@@ -57,6 +57,13 @@ NO_SPACE = "HEADGATE_NO_SPACE"
 """Error class of a failure caused by a full disk."""
 _FULL = re.compile(r"(?:IOException[):]+|OSError: \[Errno \d+\]) (No space left on device|Disk quota exceeded)")
 """Matches the operating system's message about a full disk, wherever it appears among the causes."""
+QUOTA = "HEADGATE_HDFS_QUOTA"
+"""Error class of a failure caused by the quota of a folder in HDFS."""
+_QUOTA = re.compile(
+    r"QuotaExceededException[):]+ The (?P<kind>DiskSpace|NameSpace) quota (?:\(directories and files\) )?of "
+    r"(?:directory )?(?P<folder>\S+) is exceeded: (?:quota = \d+ B = (?P<size>[^\n]+?) but|quota=(?P<count>\d+))"
+)
+"""HDFS's message about a quota, wherever it appears among the causes (Hadoop 3.4.2)."""
 _KAFKA_LOGIN = re.compile(r"(?:Sasl|Ssl)AuthenticationException: (?P<why>[^\n]*)")
 """Kafka's message about refused credentials or certificates (kafka-clients 3.9.2)."""
 REFUSED_LOGIN = "HEADGATE_KAFKA_LOGIN"
@@ -286,6 +293,8 @@ def translate_error(error: BaseException) -> HeadgateError:
         return MaybeStopped(first_line(text), error_class=error_class(text))
     if full := _FULL.search(f"{text}\n{_causes(error)}"):
         return EngineRefused(full[1], error_class=NO_SPACE)
+    if quota := _quota_error(f"{text}\n{_causes(error)}"):
+        return EngineRefused(quota, error_class=QUOTA)
     named = error.getCondition() if isinstance(error, PySparkException) else None
     return EngineRefused(first_line(text), error_class=error_class(text) or named or "", failure=failure_of(text))
 
@@ -307,6 +316,8 @@ def error_class(text: str) -> str:
         return ours[1]
     if _FULL.search(text):
         return NO_SPACE
+    if _QUOTA.search(text):
+        return QUOTA
     if _KAFKA_LOGIN.search(text) or _KAFKA_FILE.search(text):
         return REFUSED_LOGIN
     text = _PLAN.sub("", text)
@@ -353,6 +364,8 @@ def first_line(text: str) -> str:
         return ours[2][:_LONGEST] + (f"; {remedy}" if remedy else "")
     if full := _FULL.search(text):
         return full[1]
+    if quota := _quota_error(text):
+        return quota
     if database := _DATABASE.search(text):
         return f"a database that it reads: {database[1]}"[:_LONGEST]
     if unusable := _KAFKA_FILE.search(text):
@@ -383,6 +396,14 @@ def first_line(text: str) -> str:
     useful = re.sub(r"^\[[A-Z][A-Z0-9_.]*\] ?", "", useful)
     useful = re.sub(r" ?SQLSTATE: \w+(; line \d+ pos \d+;?)?$", r"\1", useful).rstrip(";")
     return _with_call(useful[: _LONGEST - 1] + "…" if len(useful) > _LONGEST else useful, call)
+
+
+def _quota_error(text: str) -> str:
+    found = _QUOTA.search(text)
+    if found is None:
+        return ""
+    what = found["size"] or f"{found['count']} files and folders"
+    return f"the quota of {found['folder']} in HDFS is used up: {what}; raise it, or delete files there"
 
 
 def _job_error(text: str) -> str:

@@ -30,6 +30,19 @@ STREAM_FAILED = (
 )
 
 
+@pytest.mark.parametrize(("said", "what"), [
+    ("hdfs.protocol.DSQuotaExceededException: The DiskSpace quota of /shop is exceeded: quota = 52428800 B = 50 MB but "
+     "diskspace consumed = 407978029 B = 389.08 MB", "50 MB"),
+    ("ipc.RemoteException(org.apache.hadoop.hdfs.protocol.NSQuotaExceededException): The NameSpace quota (directories "
+     "and files) of directory /shop is exceeded: quota=10 file count=11", "10 files and folders"),
+])  # fmt: skip
+def test_the_quota_of_a_folder_in_hdfs_is_named_wherever_it_is_among_the_causes(said: str, what: str) -> None:
+    spark = "[CANNOT_WRITE_STATE_STORE.CANNOT_COMMIT] Error writing. SQLSTATE: 58030"
+    ended = f"{spark}\n\tat a.b\nCaused by: org.apache.hadoop.{said}\n\tat c"
+    words = f"the quota of /shop in HDFS is used up: {what}; raise it, or delete files there"
+    assert (error_class(ended), first_line(ended)) == ("HEADGATE_HDFS_QUOTA", words)
+
+
 def test_the_error_class_is_that_of_the_cause_and_not_of_its_wrapper() -> None:
     assert error_class(STREAM_FAILED) == "DIVIDE_BY_ZERO"
     assert error_class("[STREAM_FAILED] Query terminated with exception: Job aborted") == "STREAM_FAILED"
