@@ -85,7 +85,7 @@ REBUILT = ("marked", "once", "paired", "copied")
 FIRST = datetime(2026, 1, 1, tzinfo=UTC)
 """The time of row 0; each later row is a second younger."""
 
-BACK_S, RUN_S = 300.0, 1_200.0
+BACK_S, RUN_S = 600.0, 1_800.0
 """Longest times in seconds until all statements are back, and until a run has ended, on a machine with other work."""
 MOMENT_S = 15.0
 """Longest time in seconds from the begin of a rebuild to the fault."""
@@ -248,6 +248,12 @@ class Operations:
         applied = self.on.run(*words, *(["--detach"] if detached else []))
         self.did[f"drain: exit code {applied.returncode}"] += 1
 
+    def drained(self) -> int:
+        """Return how many statements the newest run has moved."""
+        newest = "SELECT id FROM run ORDER BY started_at DESC LIMIT 1"
+        sql = f"SELECT count(*) FROM step WHERE run_id = ({newest}) AND do = 'restart' AND state = 'done'"
+        return int(str(self.on.ledger(sql)[0][0]))
+
     def move_back(self) -> None:
         """Wait until all statements are in the pool `local`, and move them back."""
         self.end_runs()
@@ -298,7 +304,11 @@ def drain(on: OnCluster, ops: Operations, chance: random.Random) -> None:
 
 def kill_agent_in_drain(on: OnCluster, ops: Operations, chance: random.Random) -> None:
     ops.drain(detached=True)
-    time.sleep(chance.uniform(0.0, MOMENT_S))  # The random moment is the point of this drill.
+    # Counted in statements, since their time depends on the machine.
+    moved = chance.randrange(len(DML))
+    until(lambda: ops.drained() >= moved, RUN_S, f"the drain has moved {moved} statements")
+    time.sleep(chance.uniform(0.0, 3.0))  # The random moment is the point of this drill.
+    ops.did[f"agent killed when a drain had moved {ops.drained()} of {len(DML)} statements"] += 1
     on.kill_agent()
     ops.move_back()
 
@@ -592,7 +602,7 @@ def in_round(ops: Operations, number: int, fault: tuple[str, Fault], chance: ran
         watch = Watch(on)
         fault[1](on, ops, chance)
         ops.end_runs()
-    except (AssertionError, Impatient, OSError) as error:
+    except (AssertionError, OSError, subprocess.TimeoutExpired) as error:
         ops.bad.append(f"{fault[0]}: {' '.join(str(error).split())[:1000]}")
     finally:
         over.set()

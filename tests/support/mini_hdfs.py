@@ -1,7 +1,6 @@
 """A real HDFS of one name node and one data node, in a Java process of its own. It starts in six seconds.
 
-The process can run YARN as well, with one node manager, which takes twenty seconds to start. Except for the address of
-its clients, YARN has its default ports, so there is one on a machine.
+The process can run YARN as well, with one node manager, which takes twenty seconds to start.
 """
 
 import os
@@ -34,6 +33,15 @@ YARN_OPTIONS = (
     "yarn.nodemanager.vmem-check-enabled=false",
     "yarn.scheduler.minimum-allocation-mb=256",
 )
+YARN_ADDRESSES = (
+    "yarn.resourcemanager.scheduler.address",
+    "yarn.resourcemanager.resource-tracker.address",
+    "yarn.resourcemanager.admin.address",
+    "yarn.resourcemanager.webapp.address",
+    "mapreduce.jobhistory.webapp.address",
+    "mapreduce.jobhistory.admin.address",
+)
+"""Addresses that would otherwise have their default ports, so that there could be only one YARN on a machine."""
 
 
 class MiniHdfs:
@@ -58,7 +66,8 @@ class MiniHdfs:
             words.append("-nomr")
         else:
             words += ["-rmport", str(self._yarn_port), "-writeConfig", str(settings)]
-            words += [word for option in YARN_OPTIONS for word in ("-D", option)]
+            addresses = [f"{name}=127.0.0.1:{free_port()}" for name in YARN_ADDRESSES]
+            words += [word for option in (*YARN_OPTIONS, *addresses) for word in ("-D", option)]
         with open(self.folder / "hdfs.log", "ab") as output:
             self._process = subprocess.Popen(
                 self._command("org.apache.hadoop.mapreduce.MiniHadoopClusterManager", *words),
