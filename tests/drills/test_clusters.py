@@ -31,9 +31,11 @@ RESUMED_S = 180.0
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneCluster]:
     found = StandaloneCluster(Path(cluster_root({"HEADGATE_HOME": str(tmp_path_factory.mktemp("cluster"))})))
-    up(found)
-    yield found
-    found.down()
+    try:
+        up(found)
+        yield found
+    finally:
+        found.down()
 
 
 @pytest.fixture(scope="module")
