@@ -95,6 +95,10 @@ class PoolUnreachable(TryAgain):
     """Raised if the pool did not answer before the deadline, or the circuit breaker is open."""
 
 
+class StoreUnreachable(TryAgain):
+    """Raised if a store of tables and checkpoints does not answer, or asks to try again."""
+
+
 class LedgerUnavailable(TryAgain):
     """Raised if the ledger is locked, full, missing or unreadable."""
 
@@ -105,6 +109,10 @@ class NotRecorded(LedgerUnavailable):
 
 class NotTakenBack(LedgerUnavailable):
     """Raised if a request was refused but its record stays in the ledger until the agent removes it."""
+
+
+OUTAGES = (PoolUnreachable, StoreUnreachable, LedgerUnavailable, Busy)
+"""Errors that a step of a run waits out. A step fails at once on any other error."""
 
 
 class VersionMismatch(Refused):

@@ -6,11 +6,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from core.model.errors import TryAgain
+from core.model.errors import StoreUnreachable, TryAgain
 from core.model.file_stores import HDFS, LOCAL_FILES, StoreFault, store_kind
 from pipelines.storage.file_store import store_of
 from pipelines.storage.file_stream_logs import local_path
 from pipelines.storage.remote_files import StoreError
+
+_SILENT = frozenset({errno.EAGAIN, errno.EHOSTUNREACH, errno.ETIMEDOUT})
+"""Errors of a store that does not answer, or asks to try again."""
 
 
 def read_json(path: str) -> dict[str, Any]:
@@ -44,17 +47,18 @@ def reachable(folder: str) -> Iterator[None]:
 
 
 def unreachable(folder: str, error: OSError) -> TryAgain:
-    """Convert an error of a call for a folder to TryAgain."""
+    """Convert an error of a call for a folder to TryAgain, or StoreUnreachable if its store does not answer."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return TryAgain(f"the disk under {folder} is full: {error.strerror}", remedy="free space there")
+    kind_of_error = StoreUnreachable if error.errno in _SILENT else TryAgain
     if isinstance(error, StoreError):
-        return TryAgain(f"{error.filename} cannot be read: {error.fault}", remedy=str(error.fault.remedy))
+        return kind_of_error(f"{error.filename} cannot be read: {error.fault}", remedy=str(error.fault.remedy))
     remedy = "mount it, or let the user of the agent read and write it"
     if (kind := store_kind(folder)) is HDFS:
         remedy = "check the name node, and the rights of the user of the agent"
     elif kind is not LOCAL_FILES:
         remedy = str(StoreFault.SILENT.of(store=kind.name).remedy)
-    return TryAgain(f"{folder} cannot be reached: {error.strerror or error}", remedy=remedy)
+    return kind_of_error(f"{folder} cannot be reached: {error.strerror or error}", remedy=remedy)
 
 
 def is_denied(error: TryAgain) -> bool:

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TypeVar, assert_never
 
 from core.model.actions import StepKind
-from core.model.errors import Busy, HeadgateError, LedgerUnavailable, PoolUnreachable, TryAgain, UsageError
+from core.model.errors import OUTAGES, HeadgateError, LedgerUnavailable, TryAgain, UsageError
 from core.model.events import EventKind
 from core.observed.versions import Deployment
 from core.plan.codec import plan_from_json
@@ -52,7 +52,7 @@ POLL_S = 1.0
 """Seconds between two checks of a run's gates."""
 
 POOL_WAIT_S = 900.0
-"""Longest time, in seconds, that a step is retried while the pool is unreachable. After that, the step fails."""
+"""Longest time, in seconds, that a step is retried while pool or store are unreachable. After that, it fails."""
 
 
 class OpenRuns:
@@ -260,7 +260,7 @@ class RunDriver:
         self._woken.wait(POLL_S)
 
     def _perform(self, step: Step) -> RunEvidence:
-        """Perform a step. While the pool is unreachable, retry for `POOL_WAIT_S` seconds, then fail the step.
+        """Perform a step. While pool or store are unreachable, retry for `POOL_WAIT_S` seconds, then fail the step.
 
         The step's note gives the reason for the wait. A pause or cancel that arrives between attempts postpones the
         step. Waiting for the ledger has no time limit, because even a failure must be recorded in the ledger; after the
@@ -277,7 +277,7 @@ class RunDriver:
                 evidence = self._executor.perform(step)
                 self._agent.faults.pass_by(f"evidence {step.n} {step.do}")
                 return evidence
-            except (PoolUnreachable, LedgerUnavailable, Busy) as error:
+            except OUTAGES as error:
                 if last:
                     return self._left(step, StepFailed(step.n, error.summary))
                 if (news := without_numbers(error.summary)) != said:
@@ -302,10 +302,10 @@ class RunDriver:
         return self._retrying(partial(self._executor.abandon, step)) or found
 
     def _poll(self, step: Step) -> RunEvidence:
-        # If the pool or the ledger is unreachable, the gate keeps waiting until the next check.
+        # If pool, store or ledger are unreachable, the gate keeps waiting until the next check.
         try:
             return self._executor.poll(step)
-        except (PoolUnreachable, LedgerUnavailable, Busy) as error:
+        except OUTAGES as error:
             found = self._retrying(partial(self._executor.recorded, step))
             return found or GatePolled(step.n, f"waits: {error.summary}")
         except Exception as error:

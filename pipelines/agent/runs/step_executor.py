@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 
 from core.model.actions import MOVES_POINTERS, StepKind
-from core.model.errors import Busy, EngineRefused, HeadgateError, LedgerUnavailable, PoolUnreachable, TryAgain
+from core.model.errors import OUTAGES, Busy, EngineRefused, HeadgateError, LedgerUnavailable, TryAgain
 from core.model.names import TableName, query_name
 from core.plan.model import Plan, Step
 from core.run.state_machine import GateOpened, GatePolled, RunEvidence, StepDone, StepFailed, StepPutOff
@@ -70,7 +70,7 @@ class StepExecutor:
     def perform(self, step: Step) -> RunEvidence:
         """Perform a step and return its result.
 
-        Raises PoolUnreachable, LedgerUnavailable or Busy if the step should be performed again later.
+        Raises one of OUTAGES if the step should be performed again later.
         """
         try:
             self._refuse_doubt()
@@ -80,7 +80,7 @@ class StepExecutor:
                 if row is not None and row.ended_at is not None:
                     return StepPutOff(step.n, f"the run is {row.state}")
                 return self._perform(step)
-        except (PoolUnreachable, LedgerUnavailable, Busy):
+        except OUTAGES:
             raise
         except HeadgateError as error:
             return StepFailed(step.n, _one_line(self._run, step, error))
@@ -134,7 +134,7 @@ class StepExecutor:
         over = self._agent.monotonic() - since > ends_h * 3600
         try:
             found = self._check_gate(step)
-        except (PoolUnreachable, LedgerUnavailable, Busy) as error:
+        except OUTAGES as error:
             if not over:
                 raise
             found = GatePolled(step.n, error.summary)

@@ -10,7 +10,7 @@ from contextlib import contextmanager, nullcontext
 from threading import Lock, Thread
 
 from core.model.actions import StepKind
-from core.model.errors import Busy, EngineRefused, HeadgateError, LedgerUnavailable, PoolUnreachable, Refused, TryAgain
+from core.model.errors import OUTAGES, EngineRefused, HeadgateError, Refused, TryAgain
 from core.model.events import EventKind
 from core.model.names import physical_name, query_name
 from core.model.states import State, WantedState
@@ -68,7 +68,7 @@ def _poll_upkeep(run: RunContext, step: Step) -> RunEvidence:
     found = _done(run, step, run.deployed(step))
     try:
         open_.work.result()
-    except (PoolUnreachable, LedgerUnavailable, Busy) as error:
+    except OUTAGES as error:
         if found is None:
             again = start_upkeep(run, step)
             return GatePolled(step.n, f"begun again: {error.summary}") if isinstance(again, GateOpened) else again

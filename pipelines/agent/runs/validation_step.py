@@ -11,11 +11,9 @@ from threading import Thread
 
 from core.model.actions import Action
 from core.model.errors import (
-    Busy,
+    OUTAGES,
     EngineRefused,
     HeadgateError,
-    LedgerUnavailable,
-    PoolUnreachable,
     TryAgain,
 )
 from core.model.names import TableName, query_name, trigger_s
@@ -165,7 +163,7 @@ def _judged(
     work, open_.work = open_.work, None
     try:
         results = work.result()
-    except (PoolUnreachable, LedgerUnavailable, Busy):
+    except OUTAGES:
         raise
     except HeadgateError as error:
         lead = f"{error.error_class}: " if isinstance(error, EngineRefused) and error.error_class else ""

@@ -13,7 +13,7 @@ import pytest
 from fake_hdfs import SAFE_MODE, STANDBY, FakeHdfs, fake_hdfs
 from spark_files import Consumer, WrittenTable
 
-from core.model.errors import TryAgain
+from core.model.errors import StoreUnreachable
 from core.model.names import TableName
 from pipelines.storage import hdfs_files, remote_files
 from pipelines.storage.checkpoints import TableCheckpoints
@@ -75,7 +75,7 @@ def test_safe_mode_lets_read_and_refuses_writes_with_a_reason(hdfs: FakeHdfs) ->
     files.prepare(folder, {"run": "r"})
     hdfs.fault = SAFE_MODE
     assert files.read(folder) is not None
-    with pytest.raises(TryAgain) as refused:
+    with pytest.raises(StoreUnreachable) as refused:
         files.prepare(f"{hdfs.root}/checkpoints/d", {"run": "r"})
     assert "cannot be reached: the name node is in safe mode" in refused.value.summary
     hdfs.fault = None

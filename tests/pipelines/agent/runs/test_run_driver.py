@@ -15,7 +15,7 @@ import small_project
 from agent_scenarios import one_pool, stop_by_operator, wait_until
 from ledger_rows import plan_row, run_row
 
-from core.model.errors import EngineRefused, LedgerUnavailable, Refused
+from core.model.errors import EngineRefused, HeadgateError, LedgerUnavailable, Refused, StoreUnreachable
 from core.model.names import TableName
 from core.model.states import State, WantedState
 from core.plan.model import Plan
@@ -439,8 +439,24 @@ def test_a_ledger_that_is_locked_for_a_moment_fails_no_step(
     assert sorted(pool.running) == ["a@v1", "b@v1", "c@v1"]
 
 
-def test_a_gate_that_cannot_be_measured_for_a_moment_keeps_its_count(
+def test_a_store_that_does_not_answer_for_a_moment_fails_no_step(
     agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, silent = type(agent.files).prepare, iter([True, True, False])
+
+    def prepare(files: Any, *given: Any) -> None:
+        if next(silent, False):
+            raise StoreUnreachable("the name node does not answer in time")
+        real(files, *given)
+
+    monkeypatch.setattr(type(agent.files), "prepare", prepare)
+    assert deploy(agent, pool, small_project.texts()) == "done"
+    assert sorted(pool.running) == ["a@v1", "b@v1", "c@v1"]
+
+
+@pytest.mark.parametrize("outage", [LedgerUnavailable, StoreUnreachable])
+def test_a_gate_that_cannot_be_measured_for_a_moment_keeps_its_count(
+    outage: type[HeadgateError], agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     deploy(agent, pool, small_project.texts())
     looked = OpenGate.check
@@ -448,7 +464,7 @@ def test_a_gate_that_cannot_be_measured_for_a_moment_keeps_its_count(
     def locked(gate: OpenGate, *given: Any) -> GateReading:
         if gate.looks == 1:
             gate.looks += 1
-            raise LedgerUnavailable("the ledger is locked by another program")
+            raise outage("it does not answer")
         return looked(gate, *given)
 
     monkeypatch.setattr(OpenGate, "check", locked)
