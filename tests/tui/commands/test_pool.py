@@ -80,7 +80,9 @@ def test_the_list_shows_what_is_used_of_each_capacity(ledger: Ledger, capsys: py
     head, first, second = (line.split() for line in text.splitlines())
     assert head[6:9] == ["USED", "CORES", "MEMORY"] and first[6:9] == ["1/4", "1/1.5", "256m/8g"]
     assert second[-2:] == ["0", "sc://big:15002"]
-    assert "capacity    1/1.5  256m/8g" in printed(["pool", "show", "small"], capsys)
+    assert "capacity    1 of 1.5 cores  256m of 8g of memory  what statements need" in printed(
+        ["pool", "show", "small"], capsys
+    )
     found = json.loads(printed(["pool", "list", "--json"], capsys))["pools"]
     assert found[0]["capacity"]["cores"] == {"used": 1.0, "most": 1.5} and found[1]["capacity"] == {}
 

@@ -26,27 +26,26 @@ STATE_TONES = {
 
 _COLUMNS = (
     TableColumn("pool", "POOL", 12),
-    TableColumn("state", "STATE", 12),
-    TableColumn("kind", "KIND", 7),
+    TableColumn("state", "STATE", 14),
     TableColumn("wanted", "WANTED", 6, numeric=True),
     TableColumn("running", "RUNNING", 7, numeric=True),
     TableColumn("failed", "FAILED", 6, numeric=True),
-    TableColumn("statements", "USED", 5, numeric=True),
-    TableColumn("cores", "CORES", 6, numeric=True),
-    TableColumn("memory", "MEMORY", 8, numeric=True),
+    TableColumn("statements", "USED", 7, numeric=True),
+    TableColumn("cores", "CORES", 8, numeric=True),
+    TableColumn("memory", "MEMORY", 10, numeric=True),
 )
-_ADDRESS = TableColumn("address", "ADDRESS", 0)
+_MORE = (TableColumn("kind", "KIND", 7), TableColumn("address", "ADDRESS", 0))
+_WIDE = 108
 
 
 def pool_columns(width: int) -> tuple[TableColumn, ...]:
     """Return the columns of the list that fit."""
-    return (*_COLUMNS, _ADDRESS) if width >= 100 else _COLUMNS
+    return (*_COLUMNS, *_MORE) if width >= _WIDE else _COLUMNS
 
 
 def pool_row(use: PoolUse, width: int) -> Line:
-    """Render a pool in the list."""
+    """Render a pool in the list, with what is used of each capacity."""
     row = use.row
-    declared = row.declared if row.declared is not None and not row.declared.url else None
     cells = {
         "pool": Span(row.name),
         "state": Span(use.state, STATE_TONES.get(row.state, Tone.BAD)),
@@ -55,8 +54,8 @@ def pool_row(use: PoolUse, width: int) -> Line:
         "running": Span(str(use.running)),
         "failed": Span(str(use.failed), Tone.BAD if use.failed else Tone.DIM),
         "statements": Span(use.used("statements")),
-        "cores": Span(use.used("cores") or (str(declared.cores) if declared else "")),
-        "memory": Span(use.used("mib") or (declared.memory if declared else "")),
+        "cores": Span(use.used("cores")),
+        "memory": Span(use.used("mib")),
         "address": Span(use.address, Tone.DIM),
     }
     return table_row(cells, pool_columns(width), width)
@@ -90,7 +89,8 @@ def pool_facts(
     began = f"since {clock(row.began_at)}" if row.began_at is not None else ""
     session = (Span(row.session_id), Span(f"session {row.generation} of this pool", Tone.DIM), Span(began, Tone.DIM))
     yield SheetFact("session", session if row.session_id else (Span("none", Tone.DIM),))
-    if used := tuple(use.used(name) for name in ("cores", "mib") if use.used(name)):
+    units = (("cores", "cores"), ("mib", "of memory"))
+    if used := tuple(f"{load} {unit}" for name, unit in units if (load := use.used(name, of=" of "))):
         yield SheetFact("capacity", (*map(Span, used), Span("what statements need, of what they may need", Tone.DIM)))
     capacity = f" of at most {row.most}" if row.most is not None else ""
     failed = Span(f"{use.failed} failed", Tone.BAD if use.failed else Tone.DIM)

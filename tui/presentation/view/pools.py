@@ -58,13 +58,14 @@ class PoolUse:
         """The capacity of the pool as its agent has read it."""
         return self.row.declared.capacity if self.row.declared is not None else Amounts(self.row.most)
 
-    def used(self, dimension: str) -> str:
+    def used(self, dimension: str, *, of: str = "/") -> str:
         """Return the load of the pool and its capacity in one dimension, such as `2.5/4`; empty without a capacity."""
         most = getattr(self.capacity, dimension)
         if most is None or self.load is None:
             return ""
         now = getattr(self.load, dimension)
-        return f"{memory_words(now)}/{memory_words(most)}" if dimension == "mib" else f"{round(now, 2):g}/{most:g}"
+        both = map(memory_words, (now, most)) if dimension == "mib" else (f"{round(now, 2):g}", f"{most:g}")
+        return of.join(both)
 
     @property
     def wanted(self) -> int:

@@ -7,7 +7,9 @@ import pytest
 from core.model.states import PoolState
 from core.observed.cluster_manager import ManagerWord
 from core.observed.spark_work import ClusterFigures, Executor, ManagedApplication, ServerHeap, WorkOfPool
+from core.planner.pool_load import Load
 from core.project.model import Pool
+from core.project.resources import Amounts
 from state.row_types import PoolRow
 from tests.terminal.in_memory_backend import FakeBackend
 from tests.terminal.pizzeria_values import NOW
@@ -129,6 +131,14 @@ def test_the_busiest_statements_are_those_whose_batches_take_most_of_their_trigg
     assert (found[0][0].table, found[0][1]) == ("till", 1.0)
     assert "clients" not in [line.table for line, _ in found], "its last batch was an hour ago"
     assert "busiest     till@v1  100% busy  9.0 s in a batch, trigger 3 seconds" in facts(pool)
+
+
+def test_the_list_has_at_80_columns_what_is_used_of_each_capacity_and_no_other_cores_and_memory() -> None:
+    large = Pool("large", cores=64, memory="96g", capacity=Amounts(400, 24, 24 * 1024))
+    pool = replace(use(declared=large), load=Load(123, 12.35, 20001))
+    cordoned = replace(pool, row=replace(pool.row, cordoned_at=NOW))
+    assert plain(pool_row(cordoned, 80)).split()[-3:] == ["123/400", "12.35/24", "20001m/24g"]
+    assert not {"64", "96g"} & set(plain(pool_row(use(declared=Pool(cores=64, memory="96g")), 80)).split())
 
 
 @pytest.mark.parametrize("width", [80, 200])
