@@ -152,7 +152,21 @@ class EnvironmentService:
         """
         asked = parse_statement_name(name)
         table, version = split_query(asked) or (parse_table_name(asked), None)
-        return deployed_statements.statement_among_all(self.reader, table, version)
+        try:
+            return deployed_statements.statement_among_all(self.reader, table, version)
+        except UsageError:
+            if self._is_external(table):
+                summary = f"{table} is an external table, and no deployed statement reads it yet"
+                raise UsageError(summary, remedy=f"headgate lineage {table} shows what would read it") from None
+            raise
+
+    def _is_external(self, table: TableName) -> bool:
+        """True if the files declare an external table of this name; False if they cannot be read."""
+        try:
+            declared = self.projects.read_sound_tables().project.tables.get(table)
+        except HeadgateError:
+            return False
+        return declared is not None and declared.external
 
     def run(self, id_prefix: str) -> "RunRow":
         """Return the run whose id starts with a prefix. Raises UsageError if no run or several runs match."""

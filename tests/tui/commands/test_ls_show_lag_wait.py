@@ -143,6 +143,15 @@ def test_filters_choose_by_state_and_product(shop: Any, capsys: pytest.CaptureFi
     assert told(["ls", "--product", "other"], capsys)["statements"] == []
 
 
+def test_an_external_table_that_nothing_reads_yet_is_not_looked_for_among_what_is_deployed(
+    ledger: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert exit_codes.run_command_line(["show", "landed"]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "landed is an external table, and no deployed statement reads it yet" in said and "not deployed" not in said
+    assert "headgate lineage landed" in said and exit_codes.run_command_line(["lineage", "landed"]) == 0
+
+
 def test_an_unknown_table_names_the_nearest(shop: Any, capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_codes.run_command_line(["ls", "lande"]) == 2
     assert "did you mean landed?" in capsys.readouterr().err
