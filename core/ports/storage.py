@@ -95,6 +95,8 @@ class SourceLag:
     time_left: TimeLeft | None = None
     """How long the committed position stays readable; None if no position is committed, or if the table format alone
     determines it."""
+    unmeasured: HeadgateError | None = None
+    """Why a broker or database did not give the lag; None if it did. The other fields are then without meaning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -377,7 +379,10 @@ class Checkpoints(Protocol):
         """
 
     def lag(self, checkpoint: str, sources: Sources) -> tuple[SourceLag, ...]:
-        """Measure how far a running or stopped statement is behind each of its sources."""
+        """Measure how far a running or stopped statement is behind each of its sources.
+
+        If no broker or database of theirs gives the lag, the error of the first one is raised.
+        """
 
     def topic_offsets(
         self, checkpoint: str, source: tuple[int, TableName, str, str], *, planned: bool = False

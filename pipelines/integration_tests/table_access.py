@@ -176,6 +176,8 @@ class TableAccess:
         sources = tuple((int(n), TableName(t), str(folder), str(form)) for n, t, folder, form in statement["sources"])
         state = self._files.read(checkpoint)
         lag = self._files.lag(checkpoint, sources)
+        if (fault := next((each.unmeasured for each in lag if each.unmeasured is not None), None)) is not None:
+            raise fault
         batch = state.batch if state is not None else None
         return Position(
             TableName(statement["table"]),

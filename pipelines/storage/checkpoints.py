@@ -8,7 +8,7 @@ transaction log or, if its format has none, from its files.
 import os
 import secrets
 import stat
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -376,9 +376,13 @@ class TableCheckpoints:
                     others = not table_format(source[3]).written
                     measured[source] = log.of.lag(offset, source[1], log.place, vacuumed_by_others=others)
         for source, consumed in topics.items():
-            measured[source] = self._topics.lag(consumed, source[1], source[2])
+            measured[source] = _apart(source[1], partial(self._topics.lag, consumed, source[1], source[2]))
         for source in changes:
-            measured[source] = self._slots.lag(self.position(checkpoint, source[0]), source[1], source[2])
+            position = self.position(checkpoint, source[0])
+            measured[source] = _apart(source[1], partial(self._slots.lag, position, source[1], source[2]))
+        faults = [fault for each in measured.values() if (fault := each.unmeasured) is not None]
+        if faults and len(faults) == len(measured):
+            raise faults[0]
         return tuple(measured[source] for source in sources)
 
     def missing_topics(self, locations: Iterable[str]) -> dict[str, tuple[str, ...] | HeadgateError]:
@@ -607,6 +611,14 @@ def _reading(folder: str) -> Iterator[None]:
             yield
         except (ValueError, KeyError, TypeError) as error:
             raise _unreadable(folder, error) from error
+
+
+def _apart(table: TableName, measure: Callable[[], SourceLag]) -> SourceLag:
+    """Measure the lag behind a source whose broker or database may fail alone, with the reason if it does."""
+    try:
+        return measure()
+    except HeadgateError as error:
+        return SourceLag(table, 0, 0, rows=None, exact=False, oldest_s=None, unmeasured=error)
 
 
 def _remote_places(statement: StatementFolders) -> list[str]:

@@ -219,6 +219,8 @@ class LagCollector:
         history = self._history.get(key) or self._remember(key, now)
         files = self._files_of(deployment, by_version)
         found, positions = files.state, self._positions(deployment, by_version, files)
+        if (fault := next((each.unmeasured for each in positions if each.unmeasured is not None), None)) is not None:
+            raise _PartlyMeasured(fault, positions)
         lag = total_lag(positions)
         progress = query_progress_from_json(query.progress) if query and query.progress else None
         if query and progress:
@@ -287,7 +289,11 @@ class LagCollector:
         return {"group": group, "group_fault": str(fault or "")} if group else {}
 
     def _unmeasured_lag(self, deployment: Deployment, query: ReportedQuery | None, error: Exception) -> Measurement:
-        """Return what Spark and the checkpoint report about a statement whose lag could not be measured."""
+        """Return what Spark and the checkpoint report about a statement whose total lag could not be measured.
+
+        The lag behind the sources that could be measured is part of it.
+        """
+        positions = error.positions if isinstance(error, _PartlyMeasured) else ()
         key = (deployment.table, deployment.version)
         history = self._history.get(key) or MeasurementHistory()
         progress = query_progress_from_json(query.progress) if query and query.progress else None
@@ -300,6 +306,7 @@ class LagCollector:
                 found = self._agent.files.read(deployment.checkpoint)
                 rows = self._agent.files.rows(deployment.folder, deployment.format)
         why = error.summary if isinstance(error, HeadgateError) else "the measurement failed, see headgate logs agent"
+        unknown = (_unknown_source(each.parent, why) for each in deployment.bindings if each.streamed)
         return Measurement(
             *key,
             self._agent.clock(),
@@ -310,7 +317,8 @@ class LagCollector:
             state_rows=history.state_rows,
             state_bytes=history.state_bytes,
             dropped_by_watermark=history.dropped,
-            sources=tuple(_unknown_source(each.parent, why) for each in deployment.bindings if each.streamed),
+            sources=tuple(map(_source, positions) if positions else unknown),
+            time_left=_shortest_left(positions),
             fastest_rows_s=history.fastest_rows_s,
         )
 
@@ -481,7 +489,17 @@ def _unknown_source(table: TableName, why: str) -> dict[str, object]:
     return {"table": table, **known, "exact": False, "missing": False, "unmeasured": why}
 
 
+class _PartlyMeasured(HeadgateError):
+    """Raised with the lag behind all sources if it is unknown for one of them."""
+
+    def __init__(self, fault: HeadgateError, positions: tuple[SourceLag, ...]) -> None:
+        super().__init__(fault.summary, remedy=fault.remedy)
+        self.positions = positions
+
+
 def _source(position: SourceLag) -> dict[str, object]:
+    if position.unmeasured is not None:
+        return _unknown_source(position.table, position.unmeasured.summary)
     found: dict[str, object] = {
         "table": position.table,
         "rows": position.rows,

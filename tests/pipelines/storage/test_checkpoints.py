@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from core.model.errors import Refused, TryAgain
-from core.ports.storage import CheckpointState, FolderTaken
+from core.model.names import TableName
+from core.ports.storage import CheckpointState, FolderTaken, SourceLag
 from pipelines.storage.checkpoints import TableCheckpoints
 
 FILES = TableCheckpoints("ledger-1", machine="m-1", epoch=2)
@@ -280,3 +281,22 @@ def test_files_that_spark_reads_at_a_start_exist_or_are_reported(
 
 def test_a_checkpoint_without_logs_of_files_lacks_none(tmp_path: Path) -> None:
     assert FILES.missing_checkpoint_file(str(tmp_path)) == FILES.missing_checkpoint_file(str(tmp_path / "gone")) == ""
+
+
+def test_a_broker_that_does_not_answer_leaves_the_lag_behind_other_brokers_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files, silent = TableCheckpoints("ledger"), TryAgain("no broker of b:9092 answers")
+
+    def lag(read: object, table: TableName, location: str) -> SourceLag:
+        if location == "b":
+            raise silent
+        return SourceLag(table, 3, 0, rows=3, exact=True, oldest_s=5.0)
+
+    monkeypatch.setattr(files, "topic_offsets", lambda checkpoint, source: {})
+    monkeypatch.setattr(files._topics, "lag", lag)
+    x, y = (0, TableName("x"), "a", "kafka"), (1, TableName("y"), "b", "kafka")
+    known, unknown = files.lag(str(tmp_path), (x, y))
+    assert (known.rows, known.unmeasured, unknown.unmeasured) == (3, None, silent)
+    with pytest.raises(TryAgain, match="no broker of b:9092 answers"):
+        files.lag(str(tmp_path), (y,))

@@ -105,6 +105,29 @@ def test_a_statement_whose_source_does_not_answer_keeps_its_batch_and_says_why(m
     assert found.batch == 1
 
 
+def test_the_lag_behind_other_sources_is_kept_if_one_does_not_answer(measured: AgentContext) -> None:
+    silent = TryAgain("no broker of a:9092 answers", remedy="check that Kafka runs")
+
+    class OneSilent(Files):
+        def lag(self, checkpoint: str, sources: tuple[tuple[int, TableName, str, str], ...]) -> tuple[SourceLag, ...]:
+            known = SourceLag(LANDED, 3, 90, 30, exact=True, oldest_s=5.0)
+            return known, replace(known, table=TableName("clicks"), unmeasured=silent)
+
+    measured.files = OneSilent()  # type: ignore[assignment]
+    rounds(measured, LagCollector(measured), 1)
+    (found,) = (each for each in measured.ledger.measurements() if each.table == A)
+    assert (found.lag_rows, found.lag_files, found.behind_s, found.why_unmeasured) == (None, None, None, silent.summary)
+    landed, clicks = found.sources
+    assert (landed["table"], landed["rows"], landed["files"], landed["behind_s"]) == (LANDED, 30, 3, 5.0)
+    assert (clicks["table"], clicks["rows"], clicks["files"], clicks["unmeasured"]) == (
+        "clicks",
+        None,
+        None,
+        silent.summary,
+    )
+    assert found.batch == 1
+
+
 def test_a_statement_in_a_store_that_does_not_answer_is_not_read_again_and_delays_no_other(
     measured: AgentContext,
 ) -> None:
