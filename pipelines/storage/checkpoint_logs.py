@@ -9,7 +9,7 @@ from typing import Any
 from core.ports.storage import CheckpointState
 from pipelines.storage.file_sources import SETTLED_S
 from pipelines.storage.file_store import FileStatus, FolderEntry, store_of
-from pipelines.storage.file_stream_logs import newest_batch
+from pipelines.storage.file_stream_logs import newest_entry
 from pipelines.storage.file_system import read_json
 
 OWNER_FILE = "_headgate_owner"
@@ -19,18 +19,17 @@ class CheckpointLogs:
     """Reads checkpoints. A repeated call reads only logs and files that have changed, which saves requests in HDFS."""
 
     def __init__(self) -> None:
-        self._offsets: dict[str, tuple[int, Mapping[int, int]]] = {}
-        self._batches: dict[str, tuple[int, int | None]] = {}
-        self._commit_times: dict[str, tuple[tuple[int, int], float]] = {}
+        self._offsets: dict[str, tuple[int, str]] = {}
+        self._newest: dict[str, tuple[int, tuple[int, FolderEntry] | None]] = {}
         self._objects: dict[str, tuple[tuple[int, int, int], Mapping[str, Any]]] = {}
 
     def state(self, folder: str) -> CheckpointState | None:
         """Return the state of a checkpoint; None if the folder does not exist or is not a checkpoint."""
         try:
             entries = {entry.name: entry for entry in store_of(folder).entries(folder)}
-            commits = _status(entries, "commits")
-            batch = self.newest(f"{folder}/commits", commits)
-            planned = self.newest(f"{folder}/offsets", _status(entries, "offsets"))
+            committed = self._newest_entry(f"{folder}/commits", _status(entries, "commits"))
+            planned = self._newest_entry(f"{folder}/offsets", _status(entries, "offsets"))
+            batch = committed[0] if committed is not None else None
             owner = self._object(entries, OWNER_FILE)
             return CheckpointState(
                 id=str(self._object(entries, "metadata").get("id", "")),
@@ -39,9 +38,9 @@ class CheckpointLogs:
                 machine=str(owner.get("machine") or ""),
                 run=str(owner.get("run") or ""),
                 batch=batch,
-                planned=planned,
-                committed_at=None if batch is None else self._committed_at(folder, batch, commits),
-                consumed={} if batch is None else self._consumed(folder, batch),
+                planned=planned[0] if planned is not None else None,
+                committed_at=committed[1].stat().st_mtime if committed is not None else None,
+                consumed={} if batch is None else _log_offsets(self.offsets(folder, batch)),
             )
         except (ValueError, FileNotFoundError, NotADirectoryError):
             return None
@@ -49,42 +48,42 @@ class CheckpointLogs:
     def forget(self, folder: str) -> None:
         """Forget a checkpoint that was moved away."""
         self._offsets.pop(folder, None)
-        self._commit_times.pop(folder, None)
         for log in ("commits", "offsets"):
-            self._batches.pop(f"{folder}/{log}", None)
+            self._newest.pop(f"{folder}/{log}", None)
         for name in (OWNER_FILE, "metadata"):
             self._objects.pop(f"{folder}/{name}", None)
 
-    def committed(self, folder: str) -> Mapping[int, int]:
-        batch = self.newest(f"{folder}/commits")
+    def consumed(self, folder: str, batch: int | None) -> Mapping[int, int]:
+        """Return the log position of each source at a committed batch, by ordinal; empty if it is not readable."""
         with suppress(ValueError, FileNotFoundError):
-            return {} if batch is None else self._consumed(folder, batch)
+            return {} if batch is None else _log_offsets(self.offsets(folder, batch))
         return {}
 
-    def newest(self, folder: str, changed: FileStatus | None = None) -> int | None:
-        """Return the latest batch in a log folder, or None. The folder is listed again only if it has changed.
+    def offsets(self, folder: str, batch: int) -> str:
+        """Return the offsets file of the newest committed batch, which is read once."""
+        known = self._offsets.get(folder)
+        if known is None or known[0] != batch:
+            known = self._offsets[folder] = (batch, text_of(f"{folder}/offsets/{batch}"))
+        return known[1]
 
-        `changed` is its status if that is known.
-        """
+    def newest(self, folder: str) -> int | None:
+        """Return the latest batch in a log folder, or None. The folder is listed again only if it has changed."""
+        found = self._newest_entry(folder)
+        return found[0] if found is not None else None
+
+    def _newest_entry(self, folder: str, changed: FileStatus | None = None) -> tuple[int, FolderEntry] | None:
+        """Return the latest batch with its file. `changed` is the status of the folder if that is known."""
         try:
             changed = changed or store_of(folder).stat(folder)
         except FileNotFoundError:
             return None
-        known = self._batches.get(folder)
+        known = self._newest.get(folder)
         if known is not None and known[0] == changed.st_mtime_ns:
             return known[1]
-        found = newest_batch(folder)
+        found = newest_entry(folder)
         if time.time() - changed.st_mtime > SETTLED_S:
-            self._batches[folder] = (changed.st_mtime_ns, found)
+            self._newest[folder] = (changed.st_mtime_ns, found)
         return found
-
-    def _committed_at(self, folder: str, batch: int, commits: FileStatus | None) -> float:
-        key = (batch, commits.st_mtime_ns if commits is not None else 0)
-        known = self._commit_times.get(folder)
-        if known is None or known[0] != key:
-            found = store_of(folder).stat(f"{folder}/commits/{batch}").st_mtime
-            known = self._commit_times[folder] = (key, found)
-        return known[1]
 
     def _object(self, entries: Mapping[str, FolderEntry], name: str) -> Mapping[str, Any]:
         """Return the JSON object in a file of a checkpoint, which is read again only if the file was replaced."""
@@ -96,14 +95,6 @@ class CheckpointLogs:
         if known is None or known[0] != mark:
             known = self._objects[entry.path] = (mark, read_json(entry.path))
         return known[1]
-
-    def _consumed(self, folder: str, batch: int) -> Mapping[int, int]:
-        known = self._offsets.get(folder)
-        if known is not None and known[0] == batch:
-            return known[1]
-        consumed = _log_offsets(text_of(f"{folder}/offsets/{batch}"))
-        self._offsets[folder] = (batch, consumed)
-        return consumed
 
 
 def text_of(path: str) -> str:

@@ -352,27 +352,34 @@ class TableCheckpoints:
         self._topics.prefetch(asked)
 
     def _measured(self, statement: StatementFolders) -> MeasuredFiles:
-        state, rows = self.read(statement.checkpoint), self.rows(statement.table, statement.format)
+        checkpoint = statement.checkpoint
+        state, rows = self.read(checkpoint), self.rows(statement.table, statement.format)
+        # A log that has just changed would be listed again.
+        committed = state.batch if state is not None else self._positions.newest(f"{checkpoint}/commits")
         try:
-            return MeasuredFiles(state, self.lag(statement.checkpoint, statement.sources), rows)
+            return MeasuredFiles(state, self._lag(checkpoint, committed, statement.sources), rows)
         except HeadgateError as error:
             if isinstance(error.__cause__, OSError):
                 raise
             return MeasuredFiles(state, (), rows, error)
 
     def lag(self, checkpoint: str, sources: Sources) -> tuple[SourceLag, ...]:
+        with reachable(checkpoint):
+            return self._lag(checkpoint, self._positions.newest(f"{checkpoint}/commits"), sources)
+
+    def _lag(self, checkpoint: str, committed: int | None, sources: Sources) -> tuple[SourceLag, ...]:
         logs = {source: found for source in sources if (found := self._log_of(source[2], source[3]))}
         topics = {source: read for source in sources if (read := self.topic_offsets(checkpoint, source)) is not None}
         changes = [source for source in sources if table_format(source[3]).changes]
         files = tuple(each for each in sources if each not in logs and each not in topics and each not in changes)
         with reachable(checkpoint):
-            lags = self._lags.measure(checkpoint, self._positions.committed(checkpoint), files)
+            lags = self._lags.measure(checkpoint, self._positions.consumed(checkpoint, committed), files)
             measured = dict(zip(files, lags, strict=True))
         if logs:
             with _reading(checkpoint):
-                committed = self._positions.newest(f"{checkpoint}/commits")
+                text = self._offsets(checkpoint, committed)
                 for source, log in logs.items():
-                    offset = log.of.offsets(checkpoint, committed).get(source[0])
+                    offset = log.of.offsets(text).get(source[0])
                     others = not table_format(source[3]).written
                     measured[source] = log.of.lag(offset, source[1], log.place, vacuumed_by_others=others)
         for source, consumed in topics.items():
@@ -384,6 +391,12 @@ class TableCheckpoints:
         if faults and len(faults) == len(measured):
             raise faults[0]
         return tuple(measured[source] for source in sources)
+
+    def _offsets(self, checkpoint: str, batch: int | None) -> str:
+        """Return the offsets file of a batch; empty if there is none."""
+        with suppress(FileNotFoundError):
+            return self._positions.offsets(checkpoint, batch) if batch is not None else ""
+        return ""
 
     def missing_topics(self, locations: Iterable[str]) -> dict[str, tuple[str, ...] | HeadgateError]:
         return self._topics.missing(locations)
@@ -411,7 +424,7 @@ class TableCheckpoints:
     ) -> tuple[TableName, TableFault] | None:
         lost_column: tuple[TableName, TableFault] | None = None
         with _reading(checkpoint):
-            committed = self._positions.newest(f"{checkpoint}/commits")
+            text = self._offsets(checkpoint, self._positions.newest(f"{checkpoint}/commits"))
             for source in sources:
                 ordinal, table, folder, format = source
                 if (read := self.topic_offsets(checkpoint, source, planned=running)) is not None:
@@ -426,7 +439,7 @@ class TableCheckpoints:
                     continue
                 if (log := self._log_of(folder, format)) is None:
                     continue
-                if (offset := log.of.offsets(checkpoint, committed).get(ordinal)) is None:
+                if (offset := log.of.offsets(text).get(ordinal)) is None:
                     continue
                 changes = ordinal in take_changes
                 fault = log.of.fault_behind(offset, log.place, takes_changes=changes, tracked=tracked)
@@ -444,9 +457,11 @@ class TableCheckpoints:
         if (log := self._log_of(folder, format)) is None:
             return None
         with _reading(checkpoint):
-            offset = log.of.offsets(checkpoint, self._positions.newest(f"{checkpoint}/commits")).get(ordinal)
+            committed = self._positions.newest(f"{checkpoint}/commits")
+            offset = log.of.offsets(self._offsets(checkpoint, committed)).get(ordinal)
             if offset is None:
-                offset = log.of.first_offsets(checkpoint, self._positions.newest(f"{checkpoint}/offsets")).get(ordinal)
+                planned = self._positions.newest(f"{checkpoint}/offsets")
+                offset = log.of.first_offsets(self._offsets(checkpoint, planned)).get(ordinal)
             if offset is None:
                 return None
             with log.of.open(log.place) as found:

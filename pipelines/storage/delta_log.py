@@ -16,8 +16,8 @@ from urllib.parse import unquote
 from core.model.file_stores import scheme_of
 from core.observed.table_statistics import SMALL_FILE
 from core.text.sentence import Sentence
-from pipelines.storage.delta_log_files import STATE, Columns, actions_in, checkpoints_in, commits_in, why_unreadable
-from pipelines.storage.file_store import FileStatus, store_of
+from pipelines.storage.delta_log_files import STATE, Columns, actions_in, checkpoints_among, commits_in, why_unreadable
+from pipelines.storage.file_store import FileStatus, FolderEntry, store_of
 from pipelines.storage.file_stream_logs import local_path
 
 
@@ -183,6 +183,8 @@ class DeltaLog:
         self._inode: tuple[int, int] | None = None
         self._mark: _Mark | None = None
         """Mark of the latest commit's file when it was read."""
+        self._there_from = 0
+        """A version whose commit file the last refresh, or a call since then, has seen; later ones exist as well."""
 
     def refresh(self) -> None:
         """Read the new commits, or the whole log if it was recreated.
@@ -194,17 +196,18 @@ class DeltaLog:
         except (FileNotFoundError, NotADirectoryError) as error:
             self._forget()
             raise NoDeltaLog(self.folder) from error
-        inode = (about.st_dev, about.st_ino)
+        inode, self._there_from = (about.st_dev, about.st_ino), self.head
+        listed: Mapping[str, FolderEntry] = {}
         if self._inode != inode or (self.head >= 0 and not self._is_as_read()):
             # The log was recreated, replaced by an older copy, or cleaned up since the last refresh. A recreated folder
             # may have the inode of the deleted one, so the newest commit file is compared as well.
             self._forget()
-            self._begin()
-            self._inode = inode
+            listed = self._begin()
+            self._inode, self._there_from = inode, self.head + 1
         if not self._snapshot_used:
             self._snapshot = None
         self._snapshot_used = False
-        while (actions := self.read(self.head + 1)) is not None:
+        while (actions := self.read(self.head + 1, listed.get(_name(self.head + 1)))) is not None:
             self._take(self.head + 1, actions)
         if self._unread is not None:
             raise ValueError(str(self._unread))
@@ -234,8 +237,11 @@ class DeltaLog:
 
         Checking one version is enough, because a cleanup removes the oldest versions first.
         """
-        if version <= self.head and not self._files.exists(self.path(version)):
+        if version > self.head or version >= self._there_from:
+            return
+        if not self._files.exists(self.path(version)):
             raise CommitsGone(f"version {version} of {self.folder} is no longer in its log")
+        self._there_from = version
 
     def keeps_all(self) -> bool:
         """True if none of the commits still in the log deleted or updated rows."""
@@ -281,10 +287,12 @@ class DeltaLog:
         path = unquote(file.path)
         return path if is_elsewhere(file) else f"{self.folder}/{path}"
 
-    def _begin(self) -> None:
-        newest = max((version for version, _ in self.checkpoints()), default=None)
+    def _begin(self) -> Mapping[str, FolderEntry]:
+        """Read the latest checkpoint, if there is one; return the files of the log by name."""
+        listed = {entry.name: entry for entry in self._files.entries(self.place)}
+        newest = max((version for version, _ in checkpoints_among(listed)), default=None)
         if newest is None:
-            return
+            return listed
         state: dict[str, DataFile] = {}
         for table in self._tables_of(newest):
             state |= {file.path: file for file in _added_files(table.get("add"))}
@@ -299,6 +307,7 @@ class DeltaLog:
         self._active = self.produced = Totals.of(state.values())
         self.newest_at = max((file.at for file in state.values()), default=None)
         self.head, self._mark = newest, self._mark_of(newest)
+        return listed
 
     def _take(self, version: int, actions: Actions) -> None:
         commit = self._commit(version, actions)
@@ -365,7 +374,7 @@ class DeltaLog:
 
     def checkpoints(self) -> list[tuple[int, str]]:
         """Return the complete checkpoints in the log as (version, file name)."""
-        return checkpoints_in(self.place)
+        return checkpoints_among(entry.name for entry in self._files.entries(self.place))
 
     def _tables_of(self, version: int) -> Iterator[Columns]:
         for each, name in self.checkpoints():
@@ -384,23 +393,33 @@ class DeltaLog:
         """Return the total size of commit files; None if one of them is gone."""
         found = {entry.name: entry for entry in self._files.entries(self.place)} if versions else {}
         try:
-            return sum(found[f"{version:0{_DIGITS}}.json"].stat().st_size for version in versions)
+            return sum(found[_name(version)].stat().st_size for version in versions)
         except (FileNotFoundError, KeyError):
             return None
 
     def path(self, version: int) -> str:
-        return f"{self.place}/{version:0{_DIGITS}}.json"
+        return f"{self.place}/{_name(version)}"
 
-    def read(self, version: int) -> Actions | None:
-        """Read the actions of one commit; None if its file does not exist."""
+    def read(self, version: int, listed: FolderEntry | None = None) -> Actions | None:
+        """Read the actions of one commit; None if its file does not exist.
+
+        With the entry `listed`, a remote store is not asked for the status of the file.
+        """
         try:
-            file, about = self._files.open_with_status(self.path(version))
+            if listed is None:
+                file, about = self._files.open_with_status(self.path(version))
+            else:
+                about, file = listed.stat(), self._files.open(self.path(version))
             with TextIOWrapper(file, "utf-8") as lines:
                 found = _actions(lines)
                 found.mark, found.at = _mark(about), about.st_mtime if found.at is None else found.at
         except FileNotFoundError:
             return None
         return found
+
+
+def _name(version: int) -> str:
+    return f"{version:0{_DIGITS}}.json"
 
 
 def _mark(about: FileStatus) -> _Mark:

@@ -6,7 +6,7 @@ table's data files (Delta 4.4.0). A table that requires an unknown feature is no
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from core.model.file_stores import scheme_of
@@ -30,13 +30,13 @@ Columns = Mapping[str, list[Any]]
 """Values by kind of action. A row of another kind has the value None."""
 
 
-def checkpoints_in(place: str) -> list[tuple[int, str]]:
-    """Return the files of complete checkpoints as (version, file name), for one checkpoint per version.
+def checkpoints_among(names: Iterable[str]) -> list[tuple[int, str]]:
+    """Return the files of complete checkpoints in a log as (version, file name), for one checkpoint per version.
 
     A checkpoint in several parts has one entry per part. It is complete once all parts exist.
     """
     found: dict[int, list[str]] = {}
-    for name in (entry.name for entry in store_of(place).entries(place)):
+    for name in names:
         version = whole_number(name.partition(".")[0])
         if _CHECKPOINT in name and version is not None and name.endswith((".parquet", ".json")):
             found.setdefault(version, []).append(name)

@@ -16,7 +16,7 @@ from core.model.states import TableFaultKind
 from core.ports.storage import TableFault
 from pipelines.storage.delta_log import CommitsGone, DataFile, DeltaLog, Totals
 from pipelines.storage.delta_schemas import lost_column
-from pipelines.storage.file_store import missing, store_of
+from pipelines.storage.file_store import missing
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +52,13 @@ class DeltaOffset:
         return json.dumps(about | rest, separators=(",", ":"))
 
 
-def read_offsets(checkpoint: str, batch: int) -> Mapping[int, DeltaOffset]:
-    """Return the offsets of a checkpoint's Delta sources at a batch, by source ordinal.
+def offsets_in(text: str) -> Mapping[int, DeltaOffset]:
+    """Parse an offsets file into the offsets of the Delta sources, by source ordinal; none if the text is empty.
 
-    Raises FileNotFoundError if the batch has no offsets file, and ValueError if its layout is unknown.
+    Raises ValueError if its layout is unknown.
     """
-    lines = store_of(checkpoint).read(f"{checkpoint}/offsets/{batch}").decode().split("\n")
-    if lines[0] != "v1":
+    lines = text.split("\n")
+    if text and lines[0] != "v1":
         raise ValueError(f"not an offset log that is known: {lines[0][:20]!r}")
     return {ordinal: offset for ordinal, line in enumerate(lines[2:]) if (offset := offset_of(line)) is not None}
 

@@ -29,7 +29,7 @@ from pipelines.storage.delta_readers import (
     backlog,
     extended_backlog,
     first_without_files,
-    read_offsets,
+    offsets_in,
 )
 from pipelines.storage.delta_schemas import lost_column
 from pipelines.storage.file_store import missing, store_of
@@ -60,7 +60,6 @@ class DeltaTables:
         self._backlogs: OrderedDict[tuple[str, DeltaOffset | None], tuple[int, int, Backlog]] = OrderedDict()
         """Backlogs by (folder, offset), each preceded by the log's `life` and version when it was computed."""
         self._readers = DeltaReaders()
-        self._offsets: dict[str, tuple[int, Mapping[int, DeltaOffset]]] = {}
 
     @contextmanager
     def open(self, folder: str, *, newest: bool = True) -> Iterator[DeltaLog | None]:
@@ -89,22 +88,15 @@ class DeltaTables:
                 return TableFault(TableFaultKind.GONE, "is gone: there is no _delta_log")
             return self._readers.fault_behind(log, offset, takes_changes=takes_changes, tracked=tracked)
 
-    def offsets(self, checkpoint: str, batch: int | None) -> Mapping[int, DeltaOffset]:
-        """Return the offsets of a checkpoint's Delta sources at a batch, by source ordinal; empty if there are none."""
-        if batch is None:
-            return {}
-        with suppress(FileNotFoundError):
-            known = self._offsets.get(checkpoint)
-            if known is None or known[0] != batch:
-                known = self._offsets[checkpoint] = (batch, read_offsets(checkpoint, batch))
-            return known[1]
-        return {}
+    def offsets(self, text: str) -> Mapping[int, DeltaOffset]:
+        """Return the offsets of Delta sources in an offsets file, by source ordinal; empty if there are none."""
+        return offsets_in(text)
 
-    def first_offsets(self, checkpoint: str, batch: int | None) -> Mapping[int, DeltaOffset]:
+    def first_offsets(self, text: str) -> Mapping[int, DeltaOffset]:
         """Return, by source ordinal, where a first batch that is planned but uncommitted starts to read each source."""
         return {
             ordinal: replace(end, version=end.version - int(not end.in_snapshot), index=-1, in_snapshot=True)
-            for ordinal, end in self.offsets(checkpoint, batch).items()
+            for ordinal, end in self.offsets(text).items()
         }
 
     def lag(

@@ -7,6 +7,7 @@ files that it covers are deleted ten minutes later (Spark 4.2.0, `CompactibleFil
 import json
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain, islice, takewhile
 from typing import Any, BinaryIO
@@ -14,7 +15,7 @@ from urllib.parse import unquote
 
 from core.model.file_stores import OTHER, store_kind
 from core.model.names import whole_number
-from pipelines.storage.file_store import store_of
+from pipelines.storage.file_store import FolderEntry, store_of
 
 LogEntry = dict[str, Any]
 
@@ -162,10 +163,15 @@ def read_source_log(folder: str, after: int, upto: int) -> Iterator[LogEntry]:
 
 def newest_batch(folder: str) -> int | None:
     """Return the latest batch in a log; None if it is empty or does not exist."""
-    try:
-        return max(batch_files(folder), default=None)
-    except FileNotFoundError:
-        return None
+    found = newest_entry(folder)
+    return found[0] if found is not None else None
+
+
+def newest_entry(folder: str) -> tuple[int, FolderEntry] | None:
+    """Return the latest batch in a log with its file; None if the log is empty or does not exist."""
+    with suppress(FileNotFoundError):
+        return max(_entries_by_batch(folder).items(), default=None, key=lambda found: found[0])
+    return None
 
 
 def first_gap(folder: str) -> int | None:
@@ -198,12 +204,14 @@ def batch_files(folder: str) -> dict[int, str]:
 
     Raises FileNotFoundError or NotADirectoryError if there is no log.
     """
-    names: dict[int, str] = {}
-    for entry in store_of(folder).entries(folder):
-        number = whole_number(entry.name.removesuffix(".compact"))
-        if number is not None:
-            names[number] = entry.name
-    return names
+    return {batch: entry.name for batch, entry in _entries_by_batch(folder).items()}
+
+
+def _entries_by_batch(folder: str) -> dict[int, FolderEntry]:
+    numbered = (
+        (whole_number(entry.name.removesuffix(".compact")), entry) for entry in store_of(folder).entries(folder)
+    )
+    return {batch: entry for batch, entry in numbered if batch is not None}
 
 
 def _entries(path: str) -> Iterator[LogEntry]:

@@ -1,11 +1,13 @@
 """Reads of remote stores: several at once, and never later because another store does not answer."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Barrier, Event, Lock, current_thread
 from typing import Any
 
 import pytest
+from delta_files import WrittenLog, commit_batch, offset_line
 from fake_hdfs import FakeHdfs, fake_hdfs
 from spark_files import Consumer, WrittenTable
 
@@ -119,6 +121,34 @@ def test_statements_in_hdfs_are_measured_at_once(hdfs: FakeHdfs, tmp_path: Path)
     hdfs.before_answer = before_answer
     found = patient().measure_ahead(every)
     assert [waiting(found[each.checkpoint]) for each in every] == [[(1, 10)]] * 4 and len(begun) == 4
+
+
+def test_a_round_after_a_batch_asks_once_for_each_log_and_each_new_file(hdfs: FakeHdfs, tmp_path: Path) -> None:
+    table, reader, log = WrittenTable(tmp_path / "t"), Consumer(tmp_path / "c"), WrittenLog(tmp_path / "d")
+    read = [table.write(), table.write()]
+
+    def write(batch: int) -> None:
+        table.write()
+        reader.commit(read[batch])
+        log.commit(1)
+        commit_batch(tmp_path / "cd", batch, offset_line(log, batch + 1))
+
+    every = [
+        StatementFolders(
+            f"{hdfs.root}{tmp_path}/{checkpoint}", ((0, T, f"{hdfs.root}{tmp_path}/{name}", format),), "", ""
+        )
+        for checkpoint, name, format in (("c", "t", "parquet"), ("cd", "d", "delta"))
+    ]
+    files, found = patient(), list[object]()
+    for batch in range(2):
+        write(batch)
+        hdfs.requests.clear()
+        found = list(files.measure_ahead(every).values())
+    assert [waiting(each) for each in found] == [[(2, 20)], [(1, 1)]]
+    asked = Counter(request for request in hdfs.requests if not request.endswith("parquet"))
+    # Name node and data node are asked for each file.
+    repeated = {request: n for request, n in asked.items() if n > (2 if request.startswith("OPEN ") else 1)}
+    assert repeated == {} and len(asked) <= 25
 
 
 def test_a_frozen_store_leaves_local_statements_and_other_stores_alone(

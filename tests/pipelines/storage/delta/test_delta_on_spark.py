@@ -13,8 +13,9 @@ from core.model.states import TableFaultKind
 from core.ports.spark import QueryStart
 from core.ports.storage import TableFault
 from pipelines.agent.statements.deployment_lifecycle import refuse_mismatched_batches
+from pipelines.storage.checkpoint_logs import text_of
 from pipelines.storage.delta_log import DeltaLog
-from pipelines.storage.delta_readers import read_offsets
+from pipelines.storage.delta_readers import offsets_in
 from pipelines.storage.delta_tables import DeltaTables
 
 pytestmark = [pytest.mark.spark, pytest.mark.drill]
@@ -89,7 +90,7 @@ def test_lag_within_the_initial_snapshot_and_within_a_version(lake: Any) -> None
     lake.insert("p", 10, files=5, at=200)
     seen = []
     lake.run("c", limited)
-    offsets = {n: read_offsets(lake.checkpoint("c"), n)[0] for n in range(lake.batch("c") + 1)}
+    offsets = {n: offsets_in(text_of(f"{lake.checkpoint('c')}/offsets/{n}"))[0] for n in range(lake.batch("c") + 1)}
     assert any(offset.in_snapshot and offset.index >= 0 for offset in offsets.values()), offsets
     assert any(not offset.in_snapshot and offset.index >= 0 for offset in offsets.values()), offsets
     written = {json.loads(line)["txn"]["version"]: rows for line, rows in _batches(lake, "c")}

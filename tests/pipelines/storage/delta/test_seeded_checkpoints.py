@@ -8,8 +8,9 @@ from delta_files import WrittenLog, commit_batch, offset_line
 
 from core.model.errors import Refused
 from core.ports.storage import SeenLog, VersionFolders
+from pipelines.storage.checkpoint_logs import text_of
 from pipelines.storage.checkpoints import TableCheckpoints
-from pipelines.storage.delta_readers import read_offsets
+from pipelines.storage.delta_readers import offsets_in
 
 NOTE = {"run": "7f3a", "table": "c", "version": 1}
 
@@ -38,9 +39,9 @@ def test_it_is_positioned_after_the_batch_of_the_other_table_and_keeps_its_query
     moved = Moved(tmp_path)
     assert moved.seed(upto=2) == "q-1"
     place = Path(moved.folders.checkpoint)
-    assert {n: (o.table_id, o.version, o.index, o.in_snapshot) for n, o in read_offsets(str(place), 4).items()} == {
-        0: ("id-new", 4, -1, False)
-    }
+    assert {
+        n: (o.table_id, o.version, o.index, o.in_snapshot) for n, o in offsets_in(text_of(f"{place}/offsets/4")).items()
+    } == {0: ("id-new", 4, -1, False)}
     assert (place / "offsets/3").read_text().split("\n")[2] == (place / "offsets/4").read_text().split("\n")[2]
     found = moved.files.read(str(place))
     assert found is not None and (found.id, found.batch, found.planned) == ("q-1", 4, 4)
