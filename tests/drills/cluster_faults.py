@@ -593,7 +593,7 @@ def in_round(ops: Operations, number: int, fault: tuple[str, Fault], chance: ran
 
     def land() -> None:
         landed = True
-        while not over.wait(0.5) or not landed:
+        while not over.wait(1.5) or not landed:
             # While HDFS is away, the same file is tried again.
             landed = False
             with suppress(OSError):
