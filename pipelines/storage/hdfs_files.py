@@ -33,6 +33,9 @@ CONNECT_S = 3.0
 SILENT_S = 5.0
 """Seconds for which calls fail at once after no name node has answered, so that a round over many folders ends."""
 
+IDLE_CONNECTIONS = 8
+"""Most connections to a name node that are kept for later requests. Each request that writes opens another one."""
+
 _ERRORS = {
     "FileNotFoundException": errno.ENOENT,
     "AccessControlException": errno.EACCES,
@@ -225,7 +228,7 @@ class HdfsFiles(RemoteFiles):
         except BaseException:
             connection.close()
             raise
-        if answer.will_close:
+        if answer.will_close or len(self._idle[node]) >= IDLE_CONNECTIONS:
             connection.close()
         else:
             self._idle[node].append(connection)

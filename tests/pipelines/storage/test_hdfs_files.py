@@ -5,6 +5,7 @@ import os
 import socket
 import time
 from collections.abc import Iterator
+from http.client import HTTPConnection
 from pathlib import Path
 
 import pyarrow
@@ -80,6 +81,21 @@ def test_safe_mode_lets_read_and_refuses_writes_with_a_reason(hdfs: FakeHdfs) ->
     assert "cannot be reached: the name node is in safe mode" in refused.value.summary
     hdfs.fault = None
     files.prepare(f"{hdfs.root}/checkpoints/d", {"run": "r"})
+
+
+def test_writes_leave_no_more_connections_than_later_reads_use(hdfs: FakeHdfs, monkeypatch: pytest.MonkeyPatch) -> None:
+    connect, opened = hdfs_files._connection, list[HTTPConnection]()
+
+    def opening(node: NameNode) -> HTTPConnection:
+        opened.append(connect(node))
+        return opened[-1]
+
+    monkeypatch.setattr(hdfs_files, "_connection", opening)
+    store = store_of(hdfs.root)
+    for number in range(3 * hdfs_files.IDLE_CONNECTIONS):
+        store.make_folders(f"{hdfs.root}/{number}")
+        assert store.is_folder(f"{hdfs.root}/{number}")
+    assert sum(each.sock is not None for each in opened) <= hdfs_files.IDLE_CONNECTIONS < len(opened)
 
 
 def test_a_standby_is_passed_over_and_asked_last_from_then_on(hdfs: FakeHdfs, tmp_path: Path) -> None:
