@@ -381,7 +381,9 @@ class SupervisedServer:
     def __init__(self, root: Path, hdfs: MiniHdfs) -> None:
         self.port, home = free_port(), root / "far"
         conf = {
-            "spark.driver.extraJavaOptions": FIRST_COMPILER,
+            # It is killed, and leaves its temporary files.
+            "spark.driver.extraJavaOptions": f"{FIRST_COMPILER} -Djava.io.tmpdir={home}",
+            "spark.local.dir": str(home),
             "spark.executor.extraJavaOptions": FIRST_COMPILER,
             "spark.driver.memory": "1g",
             # All machines of this cluster are this one, so nothing is copied to them.
@@ -570,7 +572,8 @@ class Watch:
     def __init__(self, on: OnCluster) -> None:
         self._on, self._over = on, threading.Event()
         self.began = self.last_away = time.monotonic()
-        self._thread = threading.Thread(target=self._look)
+        # A round that fails need not end it.
+        self._thread = threading.Thread(target=self._look, daemon=True)
         self._thread.start()
 
     def _look(self) -> None:
@@ -600,7 +603,7 @@ def in_round(ops: Operations, number: int, fault: tuple[str, Fault], chance: ran
                 on.land(5)
                 landed = True
 
-    thread = threading.Thread(target=land)
+    thread = threading.Thread(target=land, daemon=True)
     if fault[1] is not stop_of_another_actor:
         thread.start()
     known, watch = on.active_twice(), None

@@ -53,6 +53,9 @@ class MiniHdfs:
         self._yarn_port = free_port() if yarn else None
         self.root = f"hdfs://127.0.0.1:{self.port}"
         self.conf = hadoop_conf(folder / "conf", self.port, self.http_port)
+        # It is killed in the end, and leaves its temporary files.
+        self._temporary = folder / "tmp"
+        self._temporary.mkdir()
         self._jars = ":".join(f"{jars_of(artifact)}/*" for artifact in ARTIFACTS)
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -125,7 +128,16 @@ class MiniHdfs:
 
     def _command(self, main: str, *words: str) -> list[str]:
         opened = ["--add-opens", "java.base/java.lang=ALL-UNNAMED"]
-        return [java_program(), "-Xmx400m", *opened, "-cp", f"{self.conf}:{self._jars}", main, *words]
+        return [
+            java_program(),
+            "-Xmx400m",
+            f"-Djava.io.tmpdir={self._temporary}",
+            *opened,
+            "-cp",
+            f"{self.conf}:{self._jars}",
+            main,
+            *words,
+        ]
 
     def _answers(self) -> bool:
         # It may start in safe mode, in which it refuses writes, and without its data node, which has the space.
