@@ -223,7 +223,7 @@ class PoolRow:
     application: str = ""
     """Id of the application of a server with a `url`, as it said when the agent last connected; empty if unknown."""
     silent_since: float | None = None
-    """Since when a server with a `url` has not answered, in epoch seconds; None if it answers."""
+    """Since when a server with a `url` has not answered or cannot run anything, in epoch seconds; None if it can."""
     manager_says: Fact[ManagerWord] | None = None
     """What the manager of its cluster says about the application meanwhile; None if it was not asked."""
 

@@ -59,11 +59,11 @@ def utc_time(at: float) -> str:
 
 
 class PoolLoss(FactKind):
-    """What is known of a pool that others manage and that does not answer."""
+    """What is known of a pool that others manage and that does not answer, or cannot run anything."""
 
-    UNVOUCHED = "the agent has had no answer from it since {since}, and no manager of its cluster is declared"
-    REPORTED = "the agent has had no answer from it since {since}; {word}"
-    UNASKED = "the agent has had no answer from it since {since}, and has not asked the manager of its cluster yet"
+    UNVOUCHED = "the agent cannot use it since {since}, and no manager of its cluster is declared"
+    REPORTED = "the agent cannot use it since {since}; {word}"
+    UNASKED = "the agent cannot use it since {since}, and has not asked the manager of its cluster yet"
 
 
 def application_on_master(view: ClusterView, id: str) -> ManagedApplication | None:

@@ -55,7 +55,7 @@ def test_the_list_says_who_says_what_about_a_pool_that_does_not_answer(
     two: Ledger, capsys: pytest.CaptureFixture[str]
 ) -> None:
     two.put_pool("large", silent_since=1795900202.0)
-    since = "pool large: the agent has had no answer from it since 2026-11-28 21:10:02 UTC"
+    since = "pool large: the agent cannot use it since 2026-11-28 21:10:02 UTC"
     assert run_command_line(["pool", "list"]) == 0
     assert f"{since}, and no manager of its cluster is declared" in " ".join(capsys.readouterr().err.split())
     word = ManagerWord.RUNS.of(manager="the master spark://m:7077", application="app-1", state="RUNNING", kill="k")

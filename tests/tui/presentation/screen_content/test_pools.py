@@ -97,7 +97,7 @@ def test_a_server_of_others_that_does_not_answer_shows_who_says_what_about_it() 
     pool = use("silent", far)
     word = ManagerWord.ENDED.of(manager="the ResourceManager http://rm:8088", application="a_1", state="KILLED", at="T")
     lost = replace(pool, row=replace(pool.row, silent_since=1795900202.0, manager_says=word))
-    since = "the agent has had no answer from it since 2026-11-28 21:10:02 UTC"
+    since = "the agent cannot use it since 2026-11-28 21:10:02 UTC"
     says = "the ResourceManager http://rm:8088 says that its application a_1 is KILLED since T"
     assert f"lost        {since}; {says}" in facts(lost)
     assert not [each for each in facts(pool) if each.startswith("lost")]
