@@ -315,6 +315,12 @@ class Checkpoints(Protocol):
         A stream of a Parquet table whose folder was moved away creates it again, empty (Spark 4.2.0).
         """
 
+    def file_clock(self, folder: str) -> float:
+        """Return the present time, in epoch seconds, by the clock that dates new files in a folder of this ledger.
+
+        It may differ from the clock of this machine. Writes a file there, and deletes it. Raises TryAgain if it cannot.
+        """
+
     # Checkpoints.
 
     def read(self, folder: str) -> CheckpointState | None:

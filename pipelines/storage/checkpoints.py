@@ -61,6 +61,9 @@ from pipelines.storage.source_lag import REFRESH_S, SourceLags
 LOGS = {"delta": DeltaTables}
 """Readers of transaction logs, by format name in `core.model.table_formats`."""
 
+CLOCK_FILE = "_headgate_clock"
+"""A file that is written only to see by which time its store dates it."""
+
 
 class TableLog(NamedTuple):
     """The folder of a table that has a transaction log, and the reader for logs of its format."""
@@ -219,6 +222,16 @@ class TableCheckpoints:
             place = local_path(folder)
             return store_of(place).is_file(f"{place}/{OWNER_FILE}")
         return False
+
+    def file_clock(self, folder: str) -> float:
+        path = f"{local_path(folder)}/{CLOCK_FILE}"
+        with reachable(folder):
+            files = store_of(path)
+            files.replace(path, b"")
+            try:
+                return files.stat(path).st_mtime
+            finally:
+                files.unlink(path)
 
     # Contents of a table and what was written to it.
 

@@ -198,6 +198,10 @@ class ModelledFiles:
     def has_owner(self, folder: str) -> bool:
         return self.is_there(folder)
 
+    def file_clock(self, folder: str) -> float:
+        self._write()
+        return float(self._disk.baton.now)
+
     def contents(self, folder: str, format: str) -> FolderContents | None:
         self._look()
         there = folder in self._disk.tables or "/landing" in folder

@@ -202,7 +202,11 @@ def why_gone(run: RunContext, pool: AgentPool, stays: str) -> Fact[PoolGone] | N
 def _refuse_commits(run: RunContext, deployment: Deployment, stays: str) -> None:
     """Raise TryAgain if the checkpoint shows a batch from after the run began, so that a query goes on somewhere."""
     found, row = run.agent.files.read(deployment.checkpoint), run.agent.ledger.run(run.id)
-    if found is None or found.committed_at is None or row is None or found.committed_at <= row.started_at:
+    if found is None or found.committed_at is None or row is None:
+        return
+    # Commits are dated by the clock of their store, which may differ from the agent's.
+    began_at = row.started_at + run.agent.files.file_clock(deployment.checkpoint) - run.agent.clock()
+    if found.committed_at <= began_at:
         return
     raise TryAgain(
         f"{stays}, but batch {found.batch} was committed after the run began: a query goes on",

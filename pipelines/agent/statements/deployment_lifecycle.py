@@ -418,7 +418,7 @@ def refuse_other_checkpoint(agent: AgentContext, deployment: Deployment, *, owne
         )
     if found.owner not in (agent.ledger_id, *owners):
         raise Refused(
-            f"the checkpoint of {name} belongs to another ledger ({found.owner or 'no owner file'})",
+            f"the checkpoint of {name} belongs to another ledger ({_owner(found)})",
             remedy="find out what else is running it; nothing was started",
         )
     if (deployment.checkpoint_id and found.id != deployment.checkpoint_id) or _made_by_another(found, deployment):
@@ -457,7 +457,8 @@ def _refuse_other_environment(agent: AgentContext, deployment: Deployment) -> No
     if found is None:
         return
     if found.epoch and found.epoch != here.epoch:
-        summary = f"the checkpoint of {name} has epoch {found.epoch}, but the ledger has epoch {here.epoch}"
+        where = f", on machine {found.machine}" if found.machine not in ("", here.machine) else ""
+        summary = f"the checkpoint of {name} has epoch {found.epoch}{where}, but the ledger has epoch {here.epoch}"
         raise NotAdopted(f"{summary}: one of them is an older copy", remedy="headgate adopt")
     if found.machine and here.machine and found.machine != here.machine:
         if agent.machine_may_move:
@@ -467,6 +468,13 @@ def _refuse_other_environment(agent: AgentContext, deployment: Deployment) -> No
             f"the checkpoint of {name} was written on machine {found.machine}, and this is machine {here.machine}",
             remedy="headgate adopt, if nothing runs there any more",
         )
+
+
+def _owner(found: CheckpointState) -> str:
+    if not found.owner:
+        return "no owner file"
+    epoch = f", epoch {found.epoch}" if found.epoch else ""
+    return f"{found.owner}{epoch}" + (f", on machine {found.machine}" if found.machine else "")
 
 
 def _made_by_another(found: CheckpointState, deployment: Deployment) -> bool:

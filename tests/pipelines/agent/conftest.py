@@ -463,6 +463,8 @@ class ScriptedFiles:
     """Additional contents of every owner file, besides its ledger."""
     epoch: int = 1
     machine: str = ""
+    clock_ahead_s: float = 0.0
+    """Seconds by which the clock of the files is ahead of the agent's."""
     taken_over: list[str] = field(default_factory=list)
     forked: dict[str, tuple[str, OriginRows]] = field(default_factory=dict)
     """Checkpoints that were forked from another one, with the treatment of its rows."""
@@ -515,6 +517,9 @@ class ScriptedFiles:
 
     def has_owner(self, folder: str) -> bool:
         return folder not in self.removed
+
+    def file_clock(self, folder: str) -> float:
+        return time.time() + self.clock_ahead_s
 
     def contents(self, folder: str, format: str) -> FolderContents | None:
         return self.held

@@ -366,18 +366,46 @@ def test_the_manager_of_a_cluster_is_asked_once_more_before_a_statement_moves(
         assert any(f"{says} RUNNING" in step.note for step in row.steps if step.state == "failed")
 
 
+@pytest.mark.parametrize(
+    ("owner", "told", "said"),
+    [
+        ("7d3e", {"epoch": 3, "machine": "m2"}, "belongs to another ledger (7d3e, epoch 3, on machine m2)"),
+        ("ledger", {"epoch": 3, "machine": "m2"}, "has epoch 3, on machine m2, but the ledger has epoch 1"),
+        ("ledger", {"epoch": 1, "machine": "m2"}, "was written on machine m2, and this is machine m1"),
+    ],
+)
+def test_a_statement_of_a_lost_pool_that_another_agent_has_taken_over_does_not_move(
+    owner: str, told: dict[str, Any], said: str, begun: AgentContext, small: ScriptedPool, large: ScriptedPool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(run_driver, "POOL_WAIT_S", 0.01)
+    run_id = lane.submit(begun, lane.plan(begun, files(), LOST))
+    large.reachable, scripted = False, begun.files
+    assert isinstance(scripted, ScriptedFiles)
+    scripted.owner, scripted.machine = owner, "m1"
+    scripted.told.update(told)
+    assert lane.drive(begun, run_id) == "failed" and "b@v1" not in small.running
+    row = begun.ledger.run(run_id)
+    assert row is not None and deployed(begun, "b").pool.name == "large"  # type: ignore[union-attr]  # Recorded.
+    (note,) = [step.note for step in row.steps if step.state == "failed"]
+    assert f"the checkpoint of b@v1 {said}" in note
+
+
+@pytest.mark.parametrize("ahead_s", [0.0, 3600.0, -3600.0])
 def test_a_statement_that_commits_after_it_was_said_to_be_gone_does_not_move(
-    begun: AgentContext, small: ScriptedPool, large: ScriptedPool, monkeypatch: pytest.MonkeyPatch
+    ahead_s: float, begun: AgentContext, small: ScriptedPool, large: ScriptedPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Whatever the clock by which the files are dated."""
     monkeypatch.setattr(run_driver, "POOL_WAIT_S", 0.01)
     run_id = lane.submit(begun, lane.plan(begun, files(), LOST))
     large.reachable = False
     row, read = begun.ledger.run(run_id), begun.files.read
-    assert row is not None
+    assert row is not None and isinstance(begun.files, ScriptedFiles)
+    begun.files.clock_ahead_s = ahead_s
 
     def goes_on(checkpoint: str) -> Any:
         found = read(checkpoint)
-        return found and replace(found, committed_at=row.started_at + 1)
+        return found and replace(found, committed_at=row.started_at + ahead_s + 1)
 
     monkeypatch.setattr(begun.files, "read", goes_on)
     assert lane.drive(begun, run_id) == "failed" and "b@v1" not in small.running

@@ -96,6 +96,14 @@ def test_a_folder_of_a_former_ledger_is_taken_over_and_one_of_a_third_is_not(tmp
     assert FILES.read(str(folder)) == CheckpointState(id="", owner="ledger-1", epoch=2, machine="m-1", run="7f3a")
 
 
+def test_the_clock_of_files_is_that_by_which_their_store_dates_them(tmp_path: Path) -> None:
+    (tmp_path / "before").write_text("")
+    found = TableCheckpoints("l").file_clock(str(tmp_path))
+    (tmp_path / "after").write_text("")
+    assert (tmp_path / "before").stat().st_mtime <= found <= (tmp_path / "after").stat().st_mtime
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["after", "before"]
+
+
 def test_the_newest_batch_of_a_sink_counts_compacted_ones(tmp_path: Path) -> None:
     assert FILES.sink_batch(str(tmp_path)) is None
     log = tmp_path / "_spark_metadata"
