@@ -397,12 +397,22 @@ def check_pools(place: SelectedEnvironment) -> list[DoctorCheck]:
 def _check_pool(place: SelectedEnvironment, pool: "PoolRow", *, has_agent: bool, several: bool) -> DoctorCheck:
     name, log = "pool", f"headgate logs pool {pool.name}" if several else "headgate logs pool"
     text = f"pool {pool.name} is {pool.state}" + (f": {pool.detail}" if pool.detail else "")
+    if has_agent and pool.declared is not None and pool.declared.url and pool.state.is_fault:
+        said = f"{text}; {pool.loss}" if pool.loss is not None else text
+        remedy = "its server is not Headgate's: it has to be started again where it runs; headgate help pools"
+        return DoctorCheck(name, False, said, remedy)
     if pool.state == PoolState.FAILED and has_agent:
         return DoctorCheck(name, False, text, f"{log} says why; {place.up} starts it again")
     if pool.state in (PoolState.DOWN, PoolState.SILENT) and has_agent:
         return DoctorCheck(name, False, text, f"{log}; the agent restarts a local pool by itself")
     if pool.state == PoolState.DEGRADED and has_agent:
         return DoctorCheck(name, False, text, "see cluster above, and headgate help clusters")
+    from core.project.pool_recipe import SPARK_VERSION
+
+    if has_agent and pool.declared is not None and pool.declared.url and pool.engine not in ("", SPARK_VERSION):
+        other = f"{text}; its server runs Spark {pool.engine}, and Headgate is made for {SPARK_VERSION}"
+        remedy = f"start it from Spark {SPARK_VERSION}: headgate pool recipe prints how"
+        return DoctorCheck(name, True, other, remedy, warning=True)
     if not has_agent:
         return DoctorCheck(name, True, f"last seen: {text}", f"{place.up} starts it", warning=True)
     return DoctorCheck(name, True, text)

@@ -456,9 +456,10 @@ class PoolSupervisor:
             self._record_engine(attached)
 
     def _record_engine(self, attached: "SparkConnection") -> None:
-        # Plans of a move compare the versions of both pools. If it cannot be recorded now, the old one stays.
+        # Plans of a move compare the versions of both pools, and doctor names one that is not ours. If it cannot be
+        # recorded now, the old one stays.
         with suppress(HeadgateError):
-            if self._place:
+            if self._place or self._pool.url is not None:
                 self._put(engine=attached.call(READ_CALL_S, attached.analysis.engine))
 
     def _registered_application(self) -> str | None:

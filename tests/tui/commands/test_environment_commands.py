@@ -20,7 +20,9 @@ from ledger_rows import external_row
 from core.model.errors import Refused
 from core.observed.served_environment import ServedEnvironment
 from core.project.connectors import DELTA, fetched_folder
+from core.project.model import Pool
 from core.project.naming import DECLARED, OWN_SOURCES
+from core.project.pool_recipe import SPARK_VERSION
 from state.ledger import ledger_id_of
 from state.migrations import SCHEMA_VERSION
 from tests.tui.conftest import MANIFEST
@@ -583,6 +585,28 @@ def test_doctor_says_how_a_pool_that_was_given_up_is_started(
     ledger.put_pool(state="failed", detail="8 starts within 10 min failed; the last one: OutOfMemoryError")
     (check,) = doctor_checks.check_pools(place)
     assert not check.ok and "OutOfMemoryError" in check.summary and "headgate up" in check.remedy
+
+
+def test_doctor_says_who_says_what_about_a_server_of_others_and_which_spark_it_runs(
+    place: Any, ledger: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agent_process, "find_agent_process", lambda place: "a process")
+    ledger.declare_pools([("", Pool("far", "sc://far:15002"))])
+    ledger.put_pool(state="silent", detail="no answer within 5 s", silent_since=1795900202.0)
+    (check,) = doctor_checks.check_pools(place)
+    since = "the agent cannot use it since 2026-11-28 21:10:02 UTC, and no manager of its cluster is declared"
+    assert not check.ok and check.summary == f"pool far is silent: no answer within 5 s; {since}"
+    assert check.remedy.startswith("its server is not Headgate's: it has to be started again where it runs")
+    ledger.put_pool(state="up", detail="", silent_since=None, engine=SPARK_VERSION)
+    (check,) = doctor_checks.check_pools(place)
+    assert check.ok and not check.warning
+    ledger.put_pool(engine="4.1.0")
+    (check,) = doctor_checks.check_pools(place)
+    assert (
+        check.ok
+        and check.warning
+        and check.summary.endswith(f"its server runs Spark 4.1.0, and Headgate is made for {SPARK_VERSION}")
+    )
 
 
 def test_doctor_shows_the_jars_of_a_pool_and_where_they_are(
