@@ -26,17 +26,29 @@ class StoreKind:
     name: str
     schemes: tuple[str, ...]
     abilities: frozenset[StoreAbility]
+    form: str = ""
+    """A URI in the store, with words in capitals for its parts; empty if a folder is a path."""
+    connector: str = ""
+    """The connector whose jars a pool needs to read the store; empty if Spark alone is enough, or with `client`."""
+    client: str = ""
+    """The artifact with which Spark reads a store without a connector; empty if there is one, or none is needed."""
 
 
 _OBJECTS = frozenset({StoreAbility.READ, StoreAbility.REPLACE})
 """What object stores can do, in which folders are only the beginnings of names."""
 
 LOCAL_FILES = StoreKind("the local file system", ("", "file"), frozenset(StoreAbility))
-HDFS = StoreKind("HDFS", ("hdfs",), frozenset(StoreAbility))
-S3 = StoreKind("S3", ("s3a", "s3"), _OBJECTS)
-GCS = StoreKind("Google Cloud Storage", ("gs",), _OBJECTS)
+HDFS = StoreKind("HDFS", ("hdfs",), frozenset(StoreAbility), "hdfs://HOST:PORT/FOLDER")
+S3 = StoreKind("S3", ("s3a", "s3"), _OBJECTS, "s3a://BUCKET/FOLDER", "s3")
+GCS = StoreKind("Google Cloud Storage", ("gs",), _OBJECTS, "gs://BUCKET/FOLDER", client="hadoop-gcp")
 # An account with a hierarchical namespace renames folders, but no setting of Hadoop says whether it has one.
-AZURE = StoreKind("Azure Data Lake Storage", ("abfss", "abfs"), _OBJECTS)
+AZURE = StoreKind(
+    "Azure Data Lake Storage",
+    ("abfss", "abfs"),
+    _OBJECTS,
+    "abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/FOLDER",
+    client="hadoop-azure",
+)
 OTHER = StoreKind("a store that Headgate does not know", (), frozenset())
 
 _BY_SCHEME = {scheme: kind for kind in (LOCAL_FILES, HDFS, S3, GCS, AZURE) for scheme in kind.schemes}
@@ -53,6 +65,16 @@ def scheme_of(place: str) -> str:
     """Return the scheme of a URI; empty for a path."""
     found = _SCHEME.match(place)
     return found[1] if found else ""
+
+
+_ROOT = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/@\s]+(?P<host>@[^/@\s]+)?(?:/|\Z)")
+"""Matches the root of a store. Only Azure's has two parts."""
+
+
+def names_root(uri: str) -> bool:
+    """True if a URI in a store over the network names its bucket, host or container, without which nothing is found."""
+    found = _ROOT.match(uri)
+    return found is not None and (found["host"] is not None) == ("@" in store_kind(uri).form)
 
 
 def is_remote(place: str) -> bool:

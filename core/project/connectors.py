@@ -5,6 +5,8 @@ import json
 import re
 from dataclasses import dataclass
 
+from core.model.file_stores import store_kind
+from core.model.table_formats import TableFormat
 from core.text.sentence import Fact, FactKind
 
 SPARK = "4.2"
@@ -57,8 +59,31 @@ POSTGRES = Connector(
     exclude=("org.checkerframework:*",),
 )
 
-CONNECTORS = {connector.name: connector for connector in (DELTA, KAFKA, POSTGRES)}
+S3 = Connector(
+    name="s3",
+    # The parts of the AWS SDK that Hadoop 3.5.0 uses, in the version with which it was built, in place of its bundle.
+    coordinates=(
+        "org.apache.hadoop:hadoop-aws:3.5.0",
+        *(
+            f"software.amazon.awssdk:{part}:2.35.4"
+            for part in ("s3", "s3-transfer-manager", "sts", "apache-client", "netty-nio-client")
+        ),
+    ),
+    # Spark 4.2.0 ships versions of the other artifacts; 13 MB remain.
+    exclude=(
+        "software.amazon.awssdk:bundle", "commons-codec:*", "commons-logging:*", "io.netty:*",
+        "org.apache.httpcomponents:*", "org.slf4j:*",
+    ),
+)  # fmt: skip
+
+CONNECTORS = {connector.name: connector for connector in (DELTA, KAFKA, POSTGRES, S3)}
 """Connectors that this version of Headgate knows, for a headgate.yml that gives only a name."""
+
+
+def connectors_of(format: TableFormat, location: str) -> tuple[str, ...]:
+    """Return the names of the connectors that a pool needs for a table of a format with a LOCATION."""
+    needed = (format.connector, store_kind(location).connector if format.has_files else "")
+    return tuple(filter(None, needed))
 
 
 class ArtifactFault(FactKind):

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from core.model.secret_references import SecretKind, secret_reference
-from core.project.connectors import DELTA, Connector
+from core.project.connectors import DELTA, S3, Connector
 
 SERVER_SETTINGS: Mapping[str, str] = {
     "spark.sql.shuffle.partitions": "2",
@@ -42,7 +42,9 @@ _CONF: Mapping[str, tuple[tuple[str, str], ...]] = {
         # VACUUM and OPTIMIZE list a table with up to 10,000 tasks, which took 40 s instead of 8 s for six files (two
         # cores).
         ("spark.sql.sources.parallelPartitionDiscovery.parallelism", "2"),
-    )
+    ),
+    # Hadoop has a client of its own for s3a:// alone.
+    S3.name: (("spark.hadoop.fs.s3.impl", "org.apache.hadoop.fs.s3a.S3AFileSystem"),),
 }
 
 

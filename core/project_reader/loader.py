@@ -20,6 +20,7 @@ from core.project.model import (
 )
 from core.project.variables import REFERENCE, Variable
 from core.project_reader.functions import calls_in_settings, has_functions, read_functions, unknown_calls
+from core.project_reader.location_checks import has_only_known_jars
 from core.project_reader.manifest import Manifest, read_manifest
 from core.project_reader.metadata_tables import with_metadata
 from core.project_reader.name_collisions import collision_problems
@@ -148,7 +149,6 @@ def read_sound_tables(
     if draft.places is not None and (unread or any(not folders for folders, _ in draft.places.problems)):
         # A manifest whose table is unknown may write any of them.
         unreadable |= tables.keys() - draft.statements.keys()
-    connectors = {connector.name for connector in manifest.connectors}
     missing = partial(missing_in_inputs, tables=tables, parse_cache=draft.parse_cache)
     check_tables(
         tables,
@@ -157,7 +157,8 @@ def read_sound_tables(
         problems,
         unreadable=unreadable,
         missing_in_inputs=missing,
-        connectors=connectors,
+        connectors={connector.name for connector in manifest.connectors},
+        jars_known=has_only_known_jars(manifest.environment(environment)),
     )
     _check_cycles(tables, draft)
     _check_settings(tables, draft, unreadable, manifest, environment)

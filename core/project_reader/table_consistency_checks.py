@@ -1,29 +1,19 @@
 """Checks that the tables of a project are consistent with each other; all findings are reported in one pass."""
 
-import re
 from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any
 
 from core.lineage.table_graph import cycles
-from core.model.file_stores import READABLE, StoreAbility, store_kind
 from core.model.names import TableName
 from core.model.problems import Problem, Severity, Where
 from core.model.table_formats import EXTERNAL_INPUTS, WRITTEN, TableFormat, table_format
 from core.project.connectors import DELTA
 from core.project.model import Table, writers_by_topic
+from core.project_reader.location_checks import check_location
 from core.sql.metadata_columns import METADATA_NAMES
 from core.sql.statement import Column, TableDdl, TableRead, line_of
 from core.text.sentence import Fact
 from core.text.wording import counted, did_you_mean
-
-_PASSWORD = re.compile(r"://[^/\s@]*:[^/\s@]*@")
-_ESCAPE = re.compile("%[0-9A-Fa-f]{2}")
-"""Matches percent escapes in a path.
-
-Delta takes them literally, even in a `file:` URI, and creates a folder of that name for a new table; Spark's catalog
-decodes them (tested on Delta 4.4.0).
-"""
-
 
 MissingInInputs = Callable[[Table, Sequence[str]], list[Problem]]
 """Function that returns a Problem for each given column that a statement reads but that none of its inputs has."""
@@ -38,16 +28,20 @@ def check_tables(
     unreadable: Set[TableName],
     missing_in_inputs: MissingInInputs,
     connectors: Set[str] = frozenset(),
+    jars_known: bool = True,
 ) -> None:
     """Check the sink, columns and reads of every table.
 
     The tables in `unreadable` seem to be external only because their statements could not be read; their sinks are not
-    checked. `connectors` are the connectors declared in headgate.yml.
+    checked. `connectors` are the connectors declared in headgate.yml; if `jars_known` is False, pools may have jars of
+    other connectors.
     """
     for table in tables.values():
         if table.name not in unreadable:
             _check_sink(table, problems)
             _check_connector(table, connectors, problems)
+            if table.external:
+                check_location(table, connectors, problems, jars_known=jars_known)
         if table.parsed is not None:
             _check_columns(table, missing_in_inputs, problems)
             _check_reads(table, tables, declared, views, problems)
@@ -86,27 +80,16 @@ def _check_sink(table: Table, problems: list[Problem]) -> None:
 
 
 def _wrong_input(table: Table, format: TableFormat) -> tuple[str, str] | None:
-    """Return summary and remedy of a mistake in an external table's location or format; None if there is no mistake."""
-    ddl, place = table.parsed_ddl, table.parsed_ddl.location
+    """Return summary and remedy of a mistake in an external table's format or options; None if there is no mistake."""
+    ddl = table.parsed_ddl
     if not format.external_input:
         formats = f"formats for external input: {', '.join(EXTERNAL_INPUTS)}"
         return f"is {ddl.format or 'without a format'}, which this version cannot read", formats
     if not format.has_files and (fault := _wrong_source(ddl, format)) is not None:
         return str(fault), str(fault.remedy)
-    if not place:
+    if not ddl.location:
         remedy = f"add LOCATION if it is an external input, or add dml.{table.name}.sql, or a manifest"
         return "has no statement and no LOCATION", remedy
-    if _PASSWORD.search(place):
-        remedy = "remove it, because the ledger stores it; conf of the pool refers to keys: headgate help environments"
-        return "has a password in its LOCATION", remedy
-    if not format.transaction_log:
-        return None
-    if StoreAbility.READ not in store_kind(place).abilities:
-        remedy = "mount it where agent and pool run, and say its path as LOCATION"
-        return f"lies at {place}, and the log of a table is read from {', '.join(READABLE)} only", remedy
-    if found := _ESCAPE.search(place):
-        remedy = "rename the folder, or name a link to it that has no such letters"
-        return f"lies at {place}, and {found[0]} is a letter to Spark's catalog and three to Delta", remedy
     return None
 
 

@@ -12,6 +12,7 @@ from core.ipc.environment_paths import sibling_ledger
 from core.model.actions import FORKS, Action
 from core.model.errors import InvalidProject, LedgerUnavailable, PoolUnreachable, Refused, Stale, UsageError
 from core.model.evidence import Edit, EditKind
+from core.model.file_stores import store_kind
 from core.model.names import TableName
 from core.model.problems import Severity
 from core.model.table_formats import table_format
@@ -26,6 +27,7 @@ from core.planner.planner import make_plan
 from core.planner.scope import normal_request
 from core.planner.strategy_costs import refuse_not_executable
 from core.policy.roles_and_rules import Policy
+from core.project.connectors import connectors_of
 from core.project.manifest_head import MANIFEST_PATH
 from core.project.model import Environment, Project
 from core.project.unreadable_file import texts_from_json
@@ -106,7 +108,7 @@ class SubmittedPlans:
             raise Refused(str(first.summary), remedy=str(first.remedy))
         refuse_not_executable(plan)
         self._drains.refuse(plan, declared or self._agent.layout.environment)
-        self._refuse_without_connector(project, plan)
+        self._refuse_without_connector(project, plan, str(args["texts"][MANIFEST_PATH]))
         refuse_unlike_inputs(self._agent, project, plan)
         self._store_jars(project, plan, str(args.get("folder") or ""))
         # The run checks again before its first effect.
@@ -205,18 +207,22 @@ class SubmittedPlans:
             overlays=versions_read_by_overlays(self._agent.places.home),
         )
 
-    def _refuse_without_connector(self, project: Project, plan: Plan) -> None:
+    def _refuse_without_connector(self, project: Project, plan: Plan, manifest: str) -> None:
+        """Raise Refused if a pool was started before headgate.yml named a connector that a table needs."""
+        named = {connector.name for connector in read_manifest(manifest, []).connectors}
         loaded = {pool.name: pool.client.connectors() for pool in self._agent.pools.every()}
-        for table in (project.tables[name] for name in plan.order if name in project.tables):
-            format = table_format(table.parsed_ddl.format)
+        names = dict.fromkeys((*plan.order, *(each.parent for node in plan.nodes for each in node.bindings)))
+        for table in (project.tables[name] for name in names if name in project.tables):
+            format, place = table_format(table.parsed_ddl.format), table.parsed_ddl.location
             for pool, given in loaded.items():
-                if given is not None and format.connector and format.connector not in given:
-                    which = f"the pool {pool}" if len(loaded) > 1 else "the pool"
-                    raise Refused(
-                        f"{table.name} is {format.name}, and {which} was started without the connector "
-                        f"{format.connector}",
-                        remedy="headgate down, then headgate up: statements go on from their checkpoints",
-                    )
+                for connector in connectors_of(format, place):
+                    if given is not None and connector in named - {*given}:
+                        what = format.name if connector == format.connector else f"in {store_kind(place).name}"
+                        which = f"the pool {pool}" if len(loaded) > 1 else "the pool"
+                        raise Refused(
+                            f"{table.name} is {what}, and {which} was started without the connector {connector}",
+                            remedy="headgate down, then headgate up: statements go on from their checkpoints",
+                        )
 
     def _store_jars(self, project: Project, plan: Plan, folder: str) -> None:
         """Copy the jars of the plan's functions from the project, or from another environment, to this one's home.

@@ -1,10 +1,20 @@
 """Connectors: valid coordinates, and where their jars are."""
 
 from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 
-from core.project.connectors import CONNECTORS, DELTA, SPARK, coordinate_fault, fetched_folder
+from core.model.table_formats import table_format
+from core.project.connectors import (
+    CONNECTORS,
+    DELTA,
+    SPARK,
+    connectors_of,
+    coordinate_fault,
+    fetched_folder,
+)
 
 
 def test_built_in_connectors_match_the_installed_spark() -> None:
@@ -36,3 +46,18 @@ def test_other_coordinates_are_another_folder_and_given_jars_are_not() -> None:
     newer = replace(DELTA, coordinates=("io.delta:delta-spark_4.2_2.13:4.5.0",))
     assert fetched_folder("/h", (DELTA,)) != fetched_folder("/h", (newer,))
     assert fetched_folder("/h", (DELTA,)) == fetched_folder("/h", (replace(DELTA, jars=("more.jar",)),))
+
+
+def test_a_table_needs_the_connectors_of_its_format_and_of_its_store() -> None:
+    assert connectors_of(table_format("delta"), "s3a://lake/e") == ("delta", "s3")
+    assert connectors_of(table_format("json"), "/lake/e") == ()
+    assert connectors_of(table_format("kafka"), "kafka://one:9092/t") == ("kafka",)
+    assert connectors_of(table_format("json"), "gs://lake/e") == ()
+
+
+def test_connectors_of_stores_have_the_version_of_hadoop_that_spark_has() -> None:
+    jars = Path(find_spec("pyspark").origin).with_name("jars")
+    (client,) = jars.glob("hadoop-client-api-*.jar")
+    version = client.stem.removeprefix("hadoop-client-api-")
+    found = [each for of in CONNECTORS.values() for each in of.coordinates if each.startswith("org.apache.hadoop:")]
+    assert found and all(each.endswith(f":{version}") for each in found)

@@ -1,6 +1,7 @@
 """Plans at the agent: accepted only if the agent makes the same plan, applied once, and every refusal."""
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -326,6 +327,22 @@ def test_tables_that_the_pool_was_not_given_the_connector_for_are_refused_before
         desk.hand_over(plan, texts=files)
     assert "headgate up" in refused.value.remedy
     monkeypatch.setattr(type(desk.agent.pools.default.client), "connectors", lambda pool: ("delta",))
+    desk.hand_over(plan, texts=files)
+
+
+def test_a_pool_that_was_started_before_the_connector_of_a_store_was_named_is_refused(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = {
+        path: re.sub("LOCATION '[^']*'", "LOCATION 's3a://lake/e'", text)
+        for path, text in small_project.texts().items()
+    }
+    files["headgate.yml"] += "connectors: {s3: {}}\n"
+    plan = desk.plan(files=files)
+    monkeypatch.setattr(type(desk.agent.pools.default.client), "connectors", lambda pool: ("delta",))
+    with pytest.raises(Refused, match="is in S3, and the pool was started without the connector s3"):
+        desk.hand_over(plan, texts=files)
+    monkeypatch.setattr(type(desk.agent.pools.default.client), "connectors", lambda pool: ("s3",))
     desk.hand_over(plan, texts=files)
 
 
