@@ -1,8 +1,8 @@
 """Measures an agent with many statements: `python -m tests.bench.pools_scale [STATEMENTS [POOLS]]`, six minutes.
 
-The statements read one external table without rows, every thirty seconds, so that the figures are those of the agent
-and not of batches. They are evenly in the pools, which are local servers of two cores. Everything runs on the same
-machine, the servers and this program included.
+The statements read one external table without rows, once a minute, so that the figures are those of the agent and not
+of batches. They are evenly in the pools, which are local servers of two cores. Everything runs on the same machine, the
+servers and this program included. A third argument is the heap of each server, such as 1g.
 """
 
 import os
@@ -16,7 +16,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
 from live_project import until
-from many_statements import ManyStatements, cpu_s
+from many_statements import ManyStatements, cpu_s, memory_mib
 from measured_stops import called, client_of, p99, stop
 
 AT_REST_S = 60.0
@@ -28,9 +28,10 @@ def main() -> None:
     pools = int(sys.argv[2]) if len(sys.argv) > 2 else 1
     root = Path(tempfile.mkdtemp(prefix="headgate-bench-"))
     many = ManyStatements(root)
-    print(f"{count} statements in {pools} pools, load average {os.getloadavg()[0]:.1f}", flush=True)
+    memory = sys.argv[3] if len(sys.argv) > 3 else "3g"
+    print(f"{count} statements in {pools} pools of {memory}, load average {os.getloadavg()[0]:.1f}", flush=True)
     try:
-        many.write(count, pools=pools, trigger="30 seconds")
+        many.write(count, pools=pools, memory=memory, trigger="60 seconds")
         began = time.monotonic()
         many.done("up")
         print(f"agent and pools are up after {time.monotonic() - began:.1f} s", flush=True)
@@ -61,7 +62,9 @@ def at_rest(many: ManyStatements) -> None:
     took = sorted(rounds.values())
     lag = f"round of the lag p50 {statistics.median(took):.3f} s, longest {took[-1]:.3f} s"
     load = os.getloadavg()[0]
-    print(f"at rest: {share:.1%} of a core, {many.threads()} threads, {lag}, load average {load:.1f}", flush=True)
+    uses = f"{share:.1%} of a core, {memory_mib(many.agent_pid())} MiB, {many.threads()} threads"
+    servers = ", ".join(str(memory_mib(pid)) for pid in many.pool_pids())
+    print(f"at rest: {uses}, {lag}, load average {load:.1f}; servers {servers} MiB", flush=True)
 
 
 def stops(many: ManyStatements, count: int) -> None:

@@ -41,7 +41,7 @@ class Driven(ABC):
             env={**os.environ, **place},
             capture_output=True,
             text=True,
-            timeout=900,
+            timeout=1800,
         )
 
     def done(self, *words: str, **environ: str) -> str:
@@ -91,6 +91,11 @@ class Driven(ABC):
     def pool_pid(self) -> int:
         """Return the process id of the pool's server."""
         return int(json.loads((self.home() / "pool.json").read_text())["pid"])
+
+    def pool_pids(self) -> tuple[int, ...]:
+        """Return the process ids of the servers of all pools."""
+        records = (*self.home().glob("pool.json"), *self.home().glob("pools/*/pool.json"))
+        return tuple(int(json.loads(each.read_text())["pid"]) for each in records)
 
     def replace_pool(self) -> None:
         """Kill the pool's server, and wait until the agent has noticed this and started another; raises Impatient."""

@@ -10,10 +10,9 @@ id: 2f0e4a52-9df2-4a52-9c0c-0f6f8d1a2b3c
 default_env: dev
 environments:
   dev:
-    pool: {cores: 2, memory: 3g}
-defaults: {trigger: 10 seconds}
+POOLS
+defaults: {trigger: TRIGGER}
 """
-POOL = "    pool: {cores: 2, memory: 3g}\n"
 
 
 class ManyStatements(Driven):
@@ -23,12 +22,16 @@ class ManyStatements(Driven):
     def folder(self) -> Path:
         return self.root / "many"
 
-    def write(self, count: int, *, pools: int = 1, trigger: str = "10 seconds") -> None:
-        """Write the files of a project with `count` statements, evenly in the pools p0, p1, … if there are several."""
+    def write(self, count: int, *, pools: int = 1, memory: str = "3g", trigger: str = "10 seconds") -> None:
+        """Write the files of a project with `count` statements, evenly in the pools p0, p1, … if there are several.
+
+        `memory` is the heap of each pool.
+        """
         (self.folder / "data/landing").mkdir(parents=True)
-        named = "    pools:\n" + "".join(f"  {POOL.replace('pool', f'  p{n}')}" for n in range(pools))
-        head = HEAD.replace("10 seconds", trigger)
-        (self.folder / "headgate.yml").write_text(head.replace(POOL, named) if pools > 1 else head)
+        pool = f"{{cores: 2, memory: {memory}}}"
+        lines = ["    pools:", *(f"      p{n}: {pool}" for n in range(pools))] if pools > 1 else [f"    pool: {pool}"]
+        head = HEAD.replace("POOLS", "\n".join(lines)).replace("TRIGGER", trigger)
+        (self.folder / "headgate.yml").write_text(head)
         columns = "(id BIGINT, kind STRING)"
         self._table("sources", "landed", f"CREATE TABLE landed {columns} USING json LOCATION 'landing';", "")
         for n in range(count):
@@ -63,6 +66,11 @@ class ManyStatements(Driven):
     def files(self) -> int:
         """Return the agent's number of open files."""
         return len(os.listdir(f"/proc/{self.agent_pid()}/fd"))
+
+
+def memory_mib(pid: int) -> int:
+    """Return the memory in use by a process (RSS)."""
+    return int(Path(f"/proc/{pid}/status").read_text().split("VmRSS:", 1)[1].split()[0]) // 1024
 
 
 def cpu_s(pid: int) -> float:
