@@ -2,15 +2,18 @@
 
 Each statement reads a table of its own with a log of batches; one half of the tables are Delta tables. A round is the
 agent's own: it measures all statements, several at once, each with its checkpoint. The name node and the data node run
-on the same machine, so the network between agent and HDFS is not included.
+on the same machine, so the network between agent and HDFS is not included, and the rates at which they answer limit the
+rounds. A second argument is the number of statements that are measured at once.
 """
 
 import json
+import os
 import sys
 import tempfile
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -20,10 +23,11 @@ from core.ports.storage import MeasuredFiles, StatementFolders
 from pipelines.storage import hdfs_files
 from pipelines.storage.checkpoints import TableCheckpoints
 from pipelines.storage.file_store import store_of
-from pipelines.storage.remote_reads import RemoteReads
+from pipelines.storage.remote_reads import AT_ONCE, RemoteReads
 from tests.support.mini_hdfs import mini_hdfs
 
 BATCHES = 12
+RATED_S = 4.0
 
 
 class Statement:
@@ -72,6 +76,7 @@ class Statement:
 
 def main() -> None:
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 100
+    at_once = int(sys.argv[2]) if len(sys.argv) > 2 else AT_ONCE
     with (
         tempfile.TemporaryDirectory() as folder,
         pytest.MonkeyPatch.context() as patch,
@@ -82,7 +87,7 @@ def main() -> None:
         hdfs_files.CALL_S = 60.0
         every = list(threads.map(lambda n: Statement(f"{hdfs.root}/d", n), range(count)))
         files = TableCheckpoints("l", refresh_s=0.0)
-        files._remote = RemoteReads(wait_s=600.0)
+        files._remote = RemoteReads(at_once=at_once, wait_s=600.0)
 
         def a_round() -> None:
             measured = files.measure_ahead(each.folders for each in every)
@@ -91,15 +96,42 @@ def main() -> None:
                 assert isinstance(found, MeasuredFiles) and found.state is not None, found
                 assert [lag.files for lag in found.lag] == [each.written - each.read], (each.source, found)
 
-        print(f"{count} statements")
+        print(f"{count} statements, {at_once} at once, load average {os.getloadavg()[0]:.1f}")
         print(f"first round           {measured(a_round)}")
         time.sleep(2.5)
         a_round()
         for _ in range(3):
             print(f"round without news    {measured(a_round)}")
+        saved = files.encoded_lag()
         for _ in range(3):
             list(threads.map(lambda each: (each.commit(), each.consume()), every))
             print(f"round after a batch   {measured(a_round)}")
+        files = TableCheckpoints("l", refresh_s=0.0)
+        files._remote = RemoteReads(at_once=at_once, wait_s=600.0)
+        files.restore_lag(saved)
+        print(f"first of another agent {measured(a_round)}")
+        place = f"{every[0].checkpoint}/metadata"
+        asked: tuple[tuple[str, Callable[[str], object]], ...] = (
+            ("statuses", store_of(place).stat), ("files read", store_of(place).read),
+        )  # fmt: skip
+        for what, ask in asked:
+            print(f"{what} {rate(partial(ask, place)):.0f} a second")
+        print(f"load average {os.getloadavg()[0]:.1f}")
+
+
+def rate(ask: Callable[[], object]) -> float:
+    """Return how often eight threads can call `ask` in a second."""
+    until = time.monotonic() + RATED_S
+
+    def count(_: int) -> int:
+        done = 0
+        while time.monotonic() < until:
+            ask()
+            done += 1
+        return done
+
+    with ThreadPoolExecutor(8) as threads:
+        return sum(threads.map(count, range(8))) / RATED_S
 
 
 def measured(act: Callable[[], None]) -> str:
