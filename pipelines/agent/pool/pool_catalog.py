@@ -1,7 +1,7 @@
 """Fills the pool's catalog from the registry, first tables, then pointers, and removes them at the end.
 
-On a new server, each request creates several entries. Entries that such a request fails to create are then created
-individually. Entries that the catalog refuses are retried later and do not delay the others.
+Each request creates several entries, or finds that they exist. Entries for which such a request fails are then created
+or compared individually. Entries that the catalog refuses are retried later and do not delay the others.
 """
 
 import logging
