@@ -36,7 +36,8 @@ def pool(context: CommandContext) -> int:
         return drain(context)
     if context.args.subcommand in ("cordon", "uncordon"):
         return _cordon(context, pool_named(snapshot.facts, context.args.name).name)
-    uses = pools_with_loads(context.operations.reader, snapshot.facts, snapshot.statements)
+    declared = context.operations.projects.declared_environment()
+    uses = pools_with_loads(context.operations.reader, snapshot.facts, snapshot.statements, declared=declared)
     if context.args.subcommand == "show":
         named = pool_named(snapshot.facts, context.args.name)
         return _show(context, next(use for use in uses if use.row is named), snapshot)
@@ -197,7 +198,12 @@ def _as_json(use: PoolUse) -> dict[str, Any]:
             for name, most in zip(DIMENSIONS, use.capacity, strict=True)
             if most is not None
         },
-        "statements": {"wanted": use.wanted, "running": use.running, "failed": use.failed, "most": use.row.most},
+        "statements": {
+            "wanted": use.wanted,
+            "running": use.running,
+            "failed": use.failed,
+            "most": use.capacity.statements,
+        },
         "generation": row.generation,
         "began_at": row.began_at,
         "session_id": row.session_id or None,

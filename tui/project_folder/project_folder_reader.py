@@ -5,10 +5,12 @@ import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from core.ipc.environment_paths import parse_cache_path
 from core.model.errors import InvalidProject, UsageError
+from core.model.problems import Problem, Severity
 from core.project.manifest_head import PLACES
 from core.project.model import LAYER_FOLDERS, Layer
 from tui.project_folder.declaring_files import (
@@ -26,8 +28,7 @@ from tui.project_folder.environment_selection import (
 from tui.project_folder.manifest_head_cache import PROJECT_FILE
 
 if TYPE_CHECKING:
-    from core.model.problems import Problem
-    from core.project.model import Project
+    from core.project.model import Environment, Project
     from core.project_reader.git_comparison import GitComparison
     from core.project_reader.parse_cache import ParseCache
     from core.project_reader.project_copy import ReadProject
@@ -229,6 +230,18 @@ class ProjectReader:
     def texts(self) -> Mapping[str, str]:
         """Return the current contents of the project's files by path, unparsed."""
         return read_files(self._place.folder, self._files).texts
+
+    def declared_environment(self) -> "Environment | None":
+        """Return the environment as headgate.yml declares it now; None if the file cannot be read or has errors."""
+        from core.project_reader.manifest import read_manifest
+
+        problems = list[Problem]()
+        try:
+            text = Path(self._place.folder, PROJECT_FILE).read_text(encoding="utf-8-sig")
+        except (OSError, UnicodeDecodeError):
+            return None
+        found = read_manifest(text, problems).environment(self._place.environment)
+        return None if any(each.severity is Severity.ERROR for each in problems) else found
 
     def read(self) -> ProjectDeclaration:
         """Return the project as its files declare it now. Raises InvalidProject with all Problems."""

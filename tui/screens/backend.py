@@ -218,7 +218,10 @@ class ConsoleBackend:
         from tui.presentation.view.pools import pools_with_loads
 
         now = self._service.snapshot()
-        return pools_with_loads(self.reader, now.facts, now.statements) if now.facts is not None else ()
+        if now.facts is None:
+            return ()
+        declared = self._service.projects.declared_environment()
+        return pools_with_loads(self.reader, now.facts, now.statements, declared=declared)
 
     def pool_work(self, pool: str) -> "WorkOfPool":
         """Return what a pool really does or, if the agent does not answer, why that is not known."""

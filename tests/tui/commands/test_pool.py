@@ -87,6 +87,21 @@ def test_the_list_shows_what_is_used_of_each_capacity(ledger: Ledger, capsys: py
     assert found[0]["capacity"]["cores"] == {"used": 1.0, "most": 1.5} and found[1]["capacity"] == {}
 
 
+def test_an_edited_capacity_counts_at_once_as_in_plans(
+    two: Ledger, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pools = "{small: {capacity: {statements: 9, cores: 3}}, large: {url: 'sc://big:15002/;x=1'}}"
+    path = folder / "headgate.yml"
+    path.write_text(path.read_text().replace("    data: data", f"    data: data\n    pools: {pools}", 1))
+    found = json.loads(printed(["pool", "list", "--json"], capsys))["pools"]
+    assert found[0]["statements"]["most"] == 9
+    assert {name: each["most"] for name, each in found[0]["capacity"].items()} == {"statements": 9, "cores": 3}
+    shown = printed(["pool", "show", "small"], capsys)
+    assert "0.5 of 3 cores" in shown and "1 wanted running of at most 9" in shown
+    path.write_text(path.read_text().replace("statements: 9", "statements: none"))
+    assert json.loads(printed(["pool", "list", "--json"], capsys))["pools"][0]["statements"]["most"] == 4
+
+
 def test_the_list_says_that_its_figures_are_old(two: Ledger, capsys: pytest.CaptureFixture[str]) -> None:
     two.put_agent(os.getpid(), time.time() - 3600)
     two.heartbeat(time.time() - 3600)

@@ -92,7 +92,8 @@ def pool_facts(
     units = (("cores", "cores"), ("mib", "of memory"))
     if used := tuple(f"{load} {unit}" for name, unit in units if (load := use.used(name, of=" of "))):
         yield SheetFact("capacity", (*map(Span, used), Span("what statements need, of what they may need", Tone.DIM)))
-    capacity = f" of at most {row.most}" if row.most is not None else ""
+    most = use.capacity.statements
+    capacity = f" of at most {most}" if most is not None else ""
     failed = Span(f"{use.failed} failed", Tone.BAD if use.failed else Tone.DIM)
     yield SheetFact(
         "statements", (Span(f"{use.wanted} wanted running{capacity}"), Span(f"{use.running} running"), failed)

@@ -8,7 +8,7 @@ from core.model.errors import UsageError
 from core.model.names import TableName, trigger_s
 from core.model.states import PoolState, State, WantedState
 from core.observed.versions import StatementLine
-from core.project.model import Pool
+from core.project.model import Environment, Pool
 from core.project.resources import UNLIMITED, Amounts, memory_words
 from core.text.wording import did_you_mean
 from state.row_types import EnvironmentRow, PoolRow
@@ -52,10 +52,14 @@ class PoolUse:
     statements: tuple[StatementLine, ...]
     load: "Load | None" = None
     """What its statements need together; None if the pool has no capacity with which it could be compared."""
+    now: Amounts | None = None
+    """The capacity in headgate.yml, if that was read."""
 
     @property
     def capacity(self) -> Amounts:
-        """The capacity of the pool as its agent has read it."""
+        """The capacity by which plans are judged: that in headgate.yml or, if unknown, as the agent has read it."""
+        if self.now is not None:
+            return self.now
         return self.row.declared.capacity if self.row.declared is not None else Amounts(self.row.most)
 
     def used(self, dimension: str, *, of: str = "/") -> str:
@@ -118,10 +122,15 @@ _LATE_S = 10.0
 
 
 def pools_with_loads(
-    reader: "LedgerReader", facts: EnvironmentRow, lines: Iterable[StatementLine]
+    reader: "LedgerReader", facts: EnvironmentRow, lines: Iterable[StatementLine], *, declared: Environment | None
 ) -> tuple[PoolUse, ...]:
-    """Return the pools in declared order, with their statements and what these need of the capacity."""
+    """Return the pools in the agent's order, with their statements and what these need of the capacity.
+
+    `declared` is the environment as headgate.yml declares it now; None if that is unknown.
+    """
+    now = {pool.name: pool.capacity for pool in declared.pools} if declared is not None else {}
     uses = uses_of_pools(facts, reader.recorded_pools(), lines)
+    uses = tuple(replace(use, now=now.get(use.row.name)) for use in uses)
     if all(use.capacity == UNLIMITED for use in uses):
         return uses
     from core.planner.pool_load import NOTHING, may_run, need

@@ -22,7 +22,7 @@ from tui.presentation.styling.theme import UNICODE
 from tui.presentation.view.pools import PoolUse, uses_of_pools
 
 LOOK = RowContext(UNICODE, NOW)
-CLUSTER = Pool("cluster", cores=8, memory="4g", master="spark://m:7077")
+CLUSTER = Pool("cluster", cores=8, memory="4g", master="spark://m:7077", capacity=Amounts(40))
 EXECUTORS = (
     Executor("0", "h1", 4, 5, 7_200_000, 720_000, 3_100_000_000),
     Executor("1", "h2", 4, 0, 0, 0),
