@@ -97,7 +97,10 @@ def data_age_line(context: CommandContext, snapshot: LedgerSnapshot, lines: Sequ
     if age is None:
         fresh = "no agent has ever run here"
     elif snapshot.stale:
-        fresh = f"STALE: last update {long_duration(age)} ago, no agent is writing ({context.place.up})"
+        late = (
+            "the agent is late" if snapshot.facts.agent_pid is not None else f"no agent is writing ({context.place.up})"
+        )
+        fresh = f"STALE: last update {long_duration(age)} ago, {late}"
     else:
         fresh = f"live, {age:.0f} s old"
     running = sum(line.state == State.RUNNING for line in lines if not line.external)

@@ -113,6 +113,17 @@ def test_the_list_says_that_its_figures_are_old(two: Ledger, capsys: pytest.Capt
     assert said["pool"].startswith(said["ls"])
 
 
+def test_an_agent_that_runs_but_is_late_is_not_said_to_be_none(
+    two: Ledger, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tui.services.environment_service.EnvironmentService.has_agent", lambda self: True)
+    two.put_agent(os.getpid(), time.time() - 3600)
+    two.heartbeat(time.time() - 3600)
+    assert run_command_line(["pool", "list"]) == 0
+    said = " ".join(capsys.readouterr().err.split())
+    assert "STALE: last update 1h ago, the agent is late" in said and "headgate up" not in said
+
+
 def test_a_pool_is_shown_with_its_statements(two: Ledger, capsys: pytest.CaptureFixture[str]) -> None:
     text = printed(["pool", "show", "large"], capsys)
     assert "silent  no answer within 5 s" in text and "b@v1" in text and "a@v1" not in text
