@@ -1,6 +1,6 @@
-"""A drain and a lost pool on real servers: one that the agent starts, and one that it only reaches.
+"""A drain and lost pools on real servers: one that the agent starts, and others on clusters that it only reaches.
 
-Takes about three minutes on two cores.
+Takes about six minutes on two cores.
 """
 
 import json
@@ -8,13 +8,19 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
 import pytest
 import tiny_project
+from mini_hdfs import mini_hdfs
 from tiny_project import FIRST_COMPILER, alive, until
 
 from core.project.model import Pool
 from pipelines.local_pool.connect_server import LocalPool
+from pipelines.local_pool.standalone_cluster import StandaloneCluster
+from tests.drills.cluster_faults import SupervisedServer
 from tests.drills.test_named_pools import ONE, POOL, TwoPools, landing
 
 pytestmark = [pytest.mark.spark, pytest.mark.drill, pytest.mark.long]
@@ -24,30 +30,43 @@ ONE_POOL = tiny_project.HEAD
 
 @pytest.fixture(scope="module")
 def with_far(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwoPools]:
-    """An environment with the local pool `small`, and `far`, whose server the test manages."""
+    """An environment with the local pool `small`, and `far`, whose server and standalone cluster the test manages."""
     root = tmp_path_factory.mktemp("headgate")
-    far = LocalPool(
-        root / "far", Pool("far", cores=1, memory="1g", conf=(("spark.driver.extraJavaOptions", FIRST_COMPILER),))
-    )
-    far.start()
-    far.ready()
-    token = f"${{file:{root / 'far' / 'pool.token'}}}"
+    cluster = StandaloneCluster(root / "cluster")
+    try:
+        cluster.up({"workers": 1, "cores": 1, "memory": "768m"}, lambda text: None)
+        page = cluster.status()["master_ui"]
+        conf = (("spark.driver.extraJavaOptions", FIRST_COMPILER), ("spark.driver.memory", "1g"))
+        on_cluster = Pool("far", cores=1, memory="768m", conf=conf, master=cluster.status()["master"], master_ui=page)
+        far = LocalPool(root / "far", on_cluster)
+        far.start()
+        far.ready()
+        token = f"${{file:{root / 'far' / 'pool.token'}}}"
+        with deployed(root, f"{{url: '{far.url}', token: '{token}', master_ui: '{page}'}}") as found:
+            yield found
+        far.end()
+    finally:
+        cluster.down()
+
+
+@contextmanager
+def deployed(root: Path, far: str) -> Iterator[TwoPools]:
+    """Deploy a project, one of whose statements runs in the pool `far`, which headgate.yml declares like this."""
     with pytest.MonkeyPatch.context() as patch:
-        pools = f"    pools:\n      small: {ONE}\n      far: {{url: '{far.url}', token: '{token}'}}"
+        pools = f"    pools:\n      small: {ONE}\n      far: {far}"
         patch.setattr(tiny_project, "HEAD", ONE_POOL.replace(f"    pool:{POOL}", pools))
         found = TwoPools(root, {"HEADGATE_MEASURE_S": "1"}, yml={"marked": "pool: far\n"})
         found.write()
         found.land(200)
         found.done("up")
-        pids = [found.agent_pid(), found.pid_of("small"), far.pid or 0]
+        pids = [found.agent_pid(), found.pid_of("small")]
         try:
             assert found.apply(found.plan("--all")).returncode == 0
             until(found.is_exact, 90, "all rows are in both tables")
             yield found
         finally:
             found.run("down", "--confirm", "")
-            far.end()
-            for pid in filter(None, pids):
+            for pid in pids:
                 if alive(pid):
                     os.kill(pid, signal.SIGKILL)
                     pytest.fail(f"process {pid} was left")
@@ -81,20 +100,63 @@ def test_a_pool_is_drained_and_taken_into_use_again(with_far: TwoPools) -> None:
     until(with_far.is_exact, 90, "each row is in both tables once")
 
 
+def word_about_far(two: TwoPools) -> dict[str, Any]:
+    """Return what is said about the pool `far` while it does not answer; empty while it does."""
+    pools = json.loads(two.done("pool", "list", "--json"))["pools"]
+    (far,) = (pool for pool in pools if pool["name"] == "far")
+    return dict((far["lost"] or {}).get("word") or {})
+
+
+def given_up(two: TwoPools) -> str:
+    """Drain the lost pool `far` once its application has ended, and return what the event of the move says."""
+    until(lambda: word_about_far(two).get("kind") == "ended", 120, "the manager says that the application has ended")
+
+    def is_unknown() -> bool:
+        return two.ledger("SELECT state FROM deployment WHERE \"table\" = 'marked'") == [("unknown",)]
+
+    until(is_unknown, 60, "nobody knows whether the statement runs")
+    assert drained(two, "far", "--lost") == "nothing runs in far"
+    assert two.started("marked")[0] == "small"
+    until(two.is_exact, 90, "each row is in both tables once")
+    ((said,),) = two.ledger("SELECT summary FROM event WHERE summary LIKE '%has stated that nothing runs there%'")
+    return str(said)
+
+
+def application_of_far(two: TwoPools) -> dict[str, Any]:
+    """Return the application of the pool `far`, as the manager of its cluster describes it beside Spark's executors."""
+    work = json.loads(two.done("pool", "show", "far", "--json"))["work"]
+    return dict(work["cluster"]["application"])
+
+
 def test_statements_of_a_lost_pool_go_on_elsewhere_once_it_is_stated_to_be_gone(with_far: TwoPools) -> None:
     with_far.land(50)
     far = LocalPool(with_far.root / "far", Pool("far"))
     assert with_far.run("pool", "drain", "far", "--lost").returncode == 3, "it answers"
+    assert application_of_far(with_far)["state"] == "RUNNING"
     assert far.pid is not None
+    os.kill(far.pid, signal.SIGSTOP)
+    until(lambda: word_about_far(with_far).get("kind") == "runs", 120, "the master says that the application runs")
+    refused = with_far.run("pool", "drain", "far", "--lost")
+    assert refused.returncode == 3 and "is RUNNING" in refused.stderr
     os.kill(far.pid, signal.SIGKILL)
-    until(lambda: with_far.states_of_pools()["far"] not in ("up", "starting"), 120, "the agent has noticed it")
+    assert "is FINISHED since" in given_up(with_far)
 
-    def is_unknown() -> bool:
-        return with_far.ledger("SELECT state FROM deployment WHERE \"table\" = 'marked'") == [("unknown",)]
 
-    until(is_unknown, 60, "nobody knows whether the statement runs")
-    assert drained(with_far, "far", "--lost") == "nothing runs in far"
-    assert with_far.started("marked")[0] == "small"
-    until(with_far.is_exact, 90, "each row is in both tables once")
-    said = with_far.ledger("SELECT summary FROM event WHERE summary LIKE '%has stated that nothing runs there%'")
-    assert len(said) == 1
+@pytest.mark.parametrize("how", ["killed", "driver killed"])
+def test_the_resource_manager_is_asked_about_a_lost_pool_on_yarn(how: str, tmp_path: Path) -> None:
+    (tmp_path / "hdfs").mkdir()
+    with pytest.MonkeyPatch.context() as patch, mini_hdfs(tmp_path / "hdfs", patch, yarn=True) as hdfs:
+        server = SupervisedServer(tmp_path, hdfs)
+        try:
+            until(server.answers, 300, "the server is up")
+            far = server.entry.partition("{")[2].rpartition("}")[0]
+            with deployed(tmp_path, f"{{{far}, yarn_ui: '{hdfs.yarn_ui}'}}") as found:
+                application = application_of_far(found)
+                assert application["state"] == "RUNNING" and application["containers"] >= 1
+                found.land(50)
+                if how == "killed":
+                    hdfs.kill_application(application["id"])
+                server.end()
+                assert f"{application['id']} is {'KILLED' if how == 'killed' else 'FINISHED'}" in given_up(found)
+        finally:
+            server.end()
