@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from core.model.errors import HeadgateError
-from core.project.connectors import DELTA, KAFKA, POSTGRES, Connector
+from core.project.connectors import DELTA, KAFKA, POSTGRES, S3, Connector
 from pipelines.demo.servers import cache_folder
 from pipelines.local_pool.connector_jars import ConnectorJars
 from pipelines.local_pool.java_and_spark import find_java, spark_home
@@ -27,6 +27,11 @@ def kafka_jars() -> Path:
 def postgres_jars() -> Path:
     """Return the folder with the driver for PostgreSQL; skip the test like `delta_jars`."""
     return _jars_of(POSTGRES)
+
+
+def s3_jars() -> Path:
+    """Return the folder with the jars of Hadoop's client for S3; skip the test like `delta_jars`."""
+    return _jars_of(S3)
 
 
 def _jars_of(connector: Connector) -> Path:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow.parquet as parquet
 from live_project import Driven, Impatient, alive, committed, until
-from pool_jars import delta_jars, kafka_jars, postgres_jars
+from pool_jars import delta_jars, kafka_jars, postgres_jars, s3_jars
 
 from pipelines.storage.delta_log import DeltaLog, NoDeltaLog
 from pipelines.storage.file_stream_logs import local_path, whole_table_log
@@ -99,11 +99,14 @@ class Tiny(Driven):
         return self.formats.get(table, self.format)
 
     def _connectors(self) -> str:
-        jars = {"delta": delta_jars} if "delta" in (self.format, *self.formats.values()) else {}
+        ours = "delta" in (self.format, *self.formats.values())
+        jars = {"delta": delta_jars} if ours or any("USING delta" in ddl for ddl in self.ddl.values()) else {}
         if any("USING kafka" in ddl for ddl in self.ddl.values()):
             jars["kafka"] = kafka_jars
         if any("USING jdbc" in ddl or "USING postgres_changes" in ddl for ddl in self.ddl.values()):
             jars["postgres"] = postgres_jars
+        if any("LOCATION 's3" in ddl for ddl in self.ddl.values()):
+            jars["s3"] = s3_jars
         found = ", ".join(f"{name}: {{jars: ['{of()}']}}" for name, of in jars.items())
         return f"connectors: {{{found}}}\n" if found else ""
 
