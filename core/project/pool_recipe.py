@@ -161,11 +161,7 @@ def _url_entry(given: RecipeInput) -> str:
 
 
 def _yarn(given: RecipeInput) -> Recipe:
-    settings = _settings(given) | {
-        "spark.connect.grpc.binding.address": "127.0.0.1",
-        # Headgate's paths have no scheme, and a cluster's default file system is rarely the shared folder.
-        "spark.hadoop.fs.defaultFS": "file:///",
-    }
+    settings = _settings(given) | {"spark.connect.grpc.binding.address": "127.0.0.1"}
     script = f"""{_preamble(given)}
 # The folder with core-site.xml and yarn-site.xml of the cluster.
 export HADOOP_CONF_DIR="${{HADOOP_CONF_DIR:-/etc/hadoop/conf}}"

@@ -23,6 +23,8 @@ SERVER_SETTINGS: Mapping[str, str] = {
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
+    # A path without a scheme is local everywhere in Headgate. In the files of HADOOP_CONF_DIR, it is one in HDFS.
+    "spark.hadoop.fs.defaultFS": "file:///",
 }
 """Settings of every server, which `conf` of a pool may replace."""
 
