@@ -124,8 +124,16 @@ def given_up(two: TwoPools) -> str:
 
 def application_of_far(two: TwoPools) -> dict[str, Any]:
     """Return the application of the pool `far`, as the manager of its cluster describes it beside Spark's executors."""
-    work = json.loads(two.done("pool", "show", "far", "--json"))["work"]
-    return dict(work["cluster"]["application"])
+    found: dict[str, Any] = {}
+
+    def is_described() -> bool:
+        # On a busy machine, a first answer may take longer than whoever looks waits for it.
+        work = json.loads(two.done("pool", "show", "far", "--json"))["work"]
+        found.update((work["cluster"] or {}).get("application") or {})
+        return bool(found)
+
+    until(is_described, 60, "the manager describes the application")
+    return found
 
 
 def test_statements_of_a_lost_pool_go_on_elsewhere_once_it_is_stated_to_be_gone(with_far: TwoPools) -> None:
