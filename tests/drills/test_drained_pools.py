@@ -1,6 +1,6 @@
-"""A drain and lost pools on real servers: one that the agent starts, and others on clusters that it only reaches.
+"""A drain and a lost pool on real servers: one that the agent starts, and one on a cluster that it only reaches.
 
-Takes about six minutes on two cores.
+Takes about three minutes on two cores.
 """
 
 import json
@@ -14,13 +14,11 @@ from typing import Any
 
 import pytest
 import tiny_project
-from mini_hdfs import mini_hdfs
 from tiny_project import FIRST_COMPILER, alive, until
 
 from core.project.model import Pool
 from pipelines.local_pool.connect_server import LocalPool
 from pipelines.local_pool.standalone_cluster import StandaloneCluster
-from tests.drills.cluster_faults import SupervisedServer
 from tests.drills.test_named_pools import ONE, POOL, TwoPools, landing
 
 pytestmark = [pytest.mark.spark, pytest.mark.drill, pytest.mark.long]
@@ -148,23 +146,3 @@ def test_statements_of_a_lost_pool_go_on_elsewhere_once_it_is_stated_to_be_gone(
     assert refused.returncode == 3 and "is RUNNING" in refused.stderr
     os.kill(far.pid, signal.SIGKILL)
     assert "is FINISHED since" in given_up(with_far)
-
-
-@pytest.mark.parametrize("how", ["killed", "driver killed"])
-def test_the_resource_manager_is_asked_about_a_lost_pool_on_yarn(how: str, tmp_path: Path) -> None:
-    (tmp_path / "hdfs").mkdir()
-    with pytest.MonkeyPatch.context() as patch, mini_hdfs(tmp_path / "hdfs", patch, yarn=True) as hdfs:
-        server = SupervisedServer(tmp_path, hdfs)
-        try:
-            until(server.answers, 300, "the server is up")
-            far = server.entry.partition("{")[2].rpartition("}")[0]
-            with deployed(tmp_path, f"{{{far}, yarn_ui: '{hdfs.yarn_ui}'}}") as found:
-                application = application_of_far(found)
-                assert application["state"] == "RUNNING" and application["containers"] >= 1
-                found.land(50)
-                if how == "killed":
-                    hdfs.kill_application(application["id"])
-                server.end()
-                assert f"{application['id']} is {'KILLED' if how == 'killed' else 'FINISHED'}" in given_up(found)
-        finally:
-            server.end()

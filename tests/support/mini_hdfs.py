@@ -52,8 +52,6 @@ class MiniHdfs:
         self.port, self.http_port = free_port(), free_port()
         self._yarn_port = free_port() if yarn else None
         self.root = f"hdfs://127.0.0.1:{self.port}"
-        self.yarn_ui = ""
-        """The web interface of YARN's ResourceManager, once that has started."""
         self.conf = hadoop_conf(folder / "conf", self.port, self.http_port)
         # It is killed in the end, and leaves its temporary files.
         self._temporary = folder / "tmp"
@@ -71,10 +69,8 @@ class MiniHdfs:
             words.append("-nomr")
         else:
             words += ["-rmport", str(self._yarn_port), "-writeConfig", str(settings)]
-            addresses = {name: f"127.0.0.1:{free_port()}" for name in YARN_ADDRESSES}
-            self.yarn_ui = f"http://{addresses['yarn.resourcemanager.webapp.address']}"
-            options = (*YARN_OPTIONS, *(f"{name}={address}" for name, address in addresses.items()))
-            words += [word for option in options for word in ("-D", option)]
+            addresses = [f"{name}=127.0.0.1:{free_port()}" for name in YARN_ADDRESSES]
+            words += [word for option in (*YARN_OPTIONS, *addresses) for word in ("-D", option)]
         with open(self.folder / "hdfs.log", "ab") as output:
             self._process = subprocess.Popen(
                 self._command("org.apache.hadoop.mapreduce.MiniHadoopClusterManager", *words),
@@ -129,11 +125,6 @@ class MiniHdfs:
         """Have the name node refuse all writes, or accept them again."""
         words = ["-fs", self.root, "-safemode", "enter" if on else "leave"]
         subprocess.run(self._command("org.apache.hadoop.hdfs.tools.DFSAdmin", *words), check=True, capture_output=True)
-
-    def kill_application(self, id: str) -> None:
-        """Have YARN kill an application, as `yarn application -kill` does."""
-        main = "org.apache.hadoop.yarn.client.cli.ApplicationCLI"
-        subprocess.run(self._command(main, "application", "-kill", id), check=True, capture_output=True)
 
     def _command(self, main: str, *words: str) -> list[str]:
         opened = ["--add-opens", "java.base/java.lang=ALL-UNNAMED"]
