@@ -65,8 +65,10 @@ def stores(first: str, second: str, location: str) -> tuple[Problem, ...]:
     def conf(settings: str) -> str:
         return "".join(f"\n          spark.hadoop.{each}" for each in settings.split(", ") if each)
 
-    pools = f"pools:\n      small:\n        conf:{conf(first)}\n      large:\n        conf:{conf(second)}\n"
-    head = small_project.HEAD.replace("dev: {}", f"dev:\n    {pools}")
+    # Without a client for its store, the table is a problem as well.
+    clients = "\n          spark.jars: /gcp.jar\n"
+    pools = f"pools:\n      small:\n        conf:{conf(first)}\n      large:\n        conf:{conf(second)}{clients}"
+    head = small_project.HEAD.replace("dev: {}", f"dev:\n    {pools}") + "connectors: {s3: {}}\n"
     ddl = f"CREATE TABLE landed {small_project.COLUMNS} USING json LOCATION '{location}';"
     texts = {**small_project.texts(), "headgate.yml": head}
     return read_project({**texts, "pipelines/sources/p/landed/sql-scripts/ddl.landed.sql": ddl})[1]
