@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable
 
 from core.model.file_stores import LOCAL_FILES, OTHER, StoreAbility, store_kind
+from core.text.secret_masking import mask_secrets
 from core.text.sentence import Fact, FactKind
 
 NEEDED = (StoreAbility.READ, StoreAbility.RENAME, StoreAbility.IDENTIFY, StoreAbility.REPLACE)
@@ -25,6 +26,7 @@ class WrongDataFolder(FactKind):
         "{data} names no folder of an HDFS",
         "write data: hdfs://HOST:PORT/FOLDER, with the host and port of the name node or with a name service",
     )
+    CREDENTIALS = "{data} has a user or a password in it", "remove it: HADOOP_USER_NAME names the user of HDFS"
     PATH = "{data} is the URI of a local folder", "write its path as data:"
     UNABLE = (
         "{data} is in {store}, which cannot {lacking:and}",
@@ -43,18 +45,21 @@ def is_in_hdfs(place: str) -> bool:
 
 def data_folder_fault(declared: str) -> Fact[WrongDataFolder] | None:
     """Return why a data folder cannot be used as it is declared; None if it can, or if it is a local path."""
+    shown = mask_secrets(declared)
     if is_in_hdfs(declared):
+        if "@" in declared.split("/")[2]:
+            return WrongDataFolder.CREDENTIALS.of(data=shown)
         wrong = not _FOLDER.match(declared) or "/../" in f"{declared}/" or "/./" in f"{declared}/"
-        return WrongDataFolder.NO_FOLDER.of(data=declared) if wrong or "//" in declared[len(_HDFS) :] else None
+        return WrongDataFolder.NO_FOLDER.of(data=shown) if wrong or "//" in declared[len(_HDFS) :] else None
     if "://" not in declared:
         return None
     kind = store_kind(declared)
     if kind is LOCAL_FILES:
-        return WrongDataFolder.PATH.of(data=declared)
+        return WrongDataFolder.PATH.of(data=shown)
     if kind is OTHER:
-        return WrongDataFolder.UNKNOWN.of(data=declared)
+        return WrongDataFolder.UNKNOWN.of(data=shown)
     lacking = tuple(each for each in NEEDED if each not in kind.abilities)
-    return WrongDataFolder.UNABLE.of(data=declared, store=kind.name, lacking=lacking) if lacking else None
+    return WrongDataFolder.UNABLE.of(data=shown, store=kind.name, lacking=lacking) if lacking else None
 
 
 def absolute_data_folder(project: str, declared: str, resolve: Callable[[str], str]) -> str:

@@ -7,9 +7,11 @@ from core.model.file_stores import LOCAL_FILES, OTHER, READABLE, names_root, sch
 from core.model.problems import Problem, Severity, Where
 from core.model.table_formats import TableFormat, table_format
 from core.project.model import Environment, Table
+from core.project.server_settings import is_exposed_secret
 from core.text.sentence import Fact, FactKind
 
-_PASSWORD = re.compile(r"://[^/\s@]*:[^/\s@]*@")
+_PASSWORD = re.compile(r"://[^/\s@]*:[^/\s@]*@|[?&](?:sig|token|password|secret)=", re.IGNORECASE)
+"""Matches a user with a password, and the signature of a shared access in a parameter."""
 _ESCAPE = re.compile("%[0-9A-Fa-f]{2}")
 """Matches percent escapes in a path.
 
@@ -28,6 +30,10 @@ class LocationFault(FactKind):
 
     PASSWORD = (
         "has a password in its LOCATION",
+        "remove it, because the ledger stores it; conf of the pool refers to keys: headgate help environments",
+    )
+    SECRET_OPTION = (
+        "has a secret in its option {option}",
         "remove it, because the ledger stores it; conf of the pool refers to keys: headgate help environments",
     )
     NO_ROOT = "lies at {place}, which is no complete URI in {store}", "write LOCATION '{form}'"
@@ -76,7 +82,11 @@ def check_location(table: Table, connectors: Set[str], problems: list[Problem], 
     ddl, format = table.parsed_ddl, table_format(table.parsed_ddl.format)
     if not (format.external_input and format.has_files):
         return
-    if (fault := location_fault(ddl.location, format, connectors, jars_known=jars_known)) is not None:
+    secret = next((key for key, value in ddl.options if is_exposed_secret(key, value)), None)
+    fault = location_fault(ddl.location, format, connectors, jars_known=jars_known)
+    if secret is not None:
+        fault = LocationFault.SECRET_OPTION.of(option=secret)
+    if fault is not None:
         severity = Severity.WARNING if fault.kind in RISKS else Severity.ERROR
         where = Where(table.ddl.path, ddl.line)
         problems.append(Problem(f"{table.name} {fault}", str(fault.remedy), where, table.name, severity=severity))

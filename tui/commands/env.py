@@ -9,6 +9,7 @@ from core.model.errors import InvalidProject
 from core.model.names import environment_words, query_name
 from core.project.naming import OWN_SOURCES
 from core.project.overlay import Overlay
+from core.text.secret_masking import mask_secrets
 from core.text.wording import counted, long_duration
 from state.overlay_files import overlays_beside
 from tui.command_line.context import CommandContext
@@ -131,7 +132,8 @@ def _pool(one: EnvironmentState) -> str:
 
 
 def _data(one: EnvironmentState) -> str:
-    return one.served.data if one.served is not None else one.data
+    # An invalid folder is shown, too.
+    return one.served.data if one.served is not None else mask_secrets(one.data)
 
 
 def _last_known(one: EnvironmentState) -> str:

@@ -18,6 +18,7 @@ from core.model.errors import HeadgateError, InvalidProject, LedgerUnavailable, 
 from core.model.problems import Severity
 from core.model.states import PoolState
 from core.project.data_folder import absolute_data_folder, is_in_hdfs
+from core.text.secret_masking import mask_secrets
 from tui.agent_client import agent_process, os_processes
 from tui.agent_client.socket_client import AgentClient
 from tui.project_folder.environment_selection import SelectedEnvironment, has_ledger
@@ -357,7 +358,7 @@ def check_data(place: SelectedEnvironment, client: AgentClient) -> DoctorCheck:
         fault = client.call("status").get("data_fault")
     except HeadgateError:
         if is_in_hdfs(place.data):
-            summary = f"{place.data} was not checked, because no agent answers"
+            summary = f"{mask_secrets(place.data)} was not checked, because no agent answers"
             return DoctorCheck("data", True, summary, f"{place.up} starts one", warning=True)
         denied = not os.access(at, os.W_OK | os.X_OK)
         fault = {"summary": f"{at} cannot be written", "remedy": "make it writable for the user of the agent"}

@@ -15,13 +15,19 @@ def test_local_folders_and_folders_in_hdfs_are_accepted(declared: str) -> None:
 @pytest.mark.parametrize(
     "declared",
     [
-        "hdfs://", "hdfs://one", "hdfs://one/", "hdfs:///data", "hdfs://user@one/data", "hdfs://one/a//b", "hdfs://one/a?b",
+        "hdfs://", "hdfs://one", "hdfs://one/", "hdfs:///data", "hdfs://one/a//b", "hdfs://one/a?b",
         "hdfs://one/a/../b", "hdfs://one:8020:1/a", "hdfs://one/a#b",
     ],
 )  # fmt: skip
 def test_a_uri_without_a_folder_of_an_hdfs_is_refused(declared: str) -> None:
     fault = data_folder_fault(declared)
     assert fault is not None and fault.kind is WrongDataFolder.NO_FOLDER
+
+
+@pytest.mark.parametrize("user", ["user", "user:hunter2secret"])
+def test_a_user_in_a_uri_is_refused_and_a_password_is_not_shown(user: str) -> None:
+    fault = data_folder_fault(f"hdfs://{user}@one:8020/data")
+    assert fault is not None and fault.kind is WrongDataFolder.CREDENTIALS and "hunter2" not in str(fault)
 
 
 @pytest.mark.parametrize(

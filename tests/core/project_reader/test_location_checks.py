@@ -31,6 +31,7 @@ def problem(place: str, *, pool: str = "{}", connectors: str = "") -> Problem | 
         ("hdfs:///e", NO_ROOT), ("gs:///e", NO_ROOT), ("abfss://account.dfs.core.windows.net/e", NO_ROOT),
         ("gs://lake/e", NO_CLIENT), ("abfss://c@a.dfs.core.windows.net/e", NO_CLIENT),
         ("bogus://x", UNKNOWN), ("S3A://lake/e", UNKNOWN), ("webhdfs://one:9870/e", LocationFault.UNMEASURED),
+        ("abfss://c@a.dfs.core.windows.net/x?sv=1&sig=abc", LocationFault.PASSWORD),
         ("s3a://key:secret@lake/e", LocationFault.PASSWORD), ("bogus://key:secret@lake/e", LocationFault.PASSWORD),
     ],
 )  # fmt: skip
@@ -60,3 +61,10 @@ def test_a_pool_with_jars_of_its_own_may_read_more(pool: str) -> None:
     assert problem("gs://lake/e", pool=pool) is None
     found = problem("s3a:/lake/e", pool=pool)
     assert found is not None and found.severity is Severity.ERROR and "s3a://BUCKET/FOLDER" in found.remedy
+
+
+def test_a_key_in_an_option_is_a_problem_that_does_not_show_it() -> None:
+    place = "s3a://lake/e' OPTIONS ('fs.s3a.secret.key' = 'hunter2') COMMENT 'keys"
+    found = problem(place, connectors="connectors: {s3: {}}\n")
+    assert found is not None and found.summary == "e has a secret in its option fs.s3a.secret.key"
+    assert "hunter2" not in repr(found)
