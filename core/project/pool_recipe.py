@@ -3,7 +3,6 @@
 Tokens and other secrets are never in them: the token is a file that the commands create.
 """
 
-import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,8 +19,6 @@ SPARK_VERSION = "4.2.0"
 PORT = 15002
 
 SERVER_CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
-
-_SECRET = re.compile(r"secret|password|passwd|token|credential|access[._-]?key|private[._-]?key", re.IGNORECASE)
 
 
 class RecipeKind(StrEnum):
@@ -63,8 +60,6 @@ class Recipe:
     """Contents by file name: shell scripts and manifests."""
     entry: str
     """The lines below `environments: NAME:` of headgate.yml."""
-    left_out: tuple[str, ...]
-    """Keys of settings that are not printed, because their values may be secrets."""
 
 
 def recipe(kind: RecipeKind, given: RecipeInput) -> Recipe:
@@ -79,9 +74,12 @@ def recipe(kind: RecipeKind, given: RecipeInput) -> Recipe:
 
 
 def _settings(given: RecipeInput) -> dict[str, str]:
-    """Return the settings of a server for Headgate, without those of `conf` whose values may be secrets."""
-    own = {key: value for key, value in given.pool.conf if not _SECRET.search(key)}
-    found = {"spark.driver.memory": "2g", **SERVER_SETTINGS, **connector_settings(given.connectors, own)}
+    """Return the settings of a server for Headgate; `conf` has no secrets, but references."""
+    found = {
+        "spark.driver.memory": "2g",
+        **SERVER_SETTINGS,
+        **connector_settings(given.connectors, dict(given.pool.conf)),
+    }
     for side in ("driver", "executor"):
         key = f"spark.{side}.extraJavaOptions"
         found[key] = " ".join((*XML_OPTIONS, found.get(key, ""))).strip()
@@ -93,10 +91,6 @@ def _settings(given: RecipeInput) -> dict[str, str]:
         "spark.executor.instances": str(given.pool.cores),
         "spark.executor.memory": given.pool.memory,
     }
-
-
-def _left_out(given: RecipeInput) -> tuple[str, ...]:
-    return tuple(sorted(key for key, _ in given.pool.conf if _SECRET.search(key)))
 
 
 def _packages(given: RecipeInput) -> dict[str, str]:
@@ -169,7 +163,7 @@ export HADOOP_CONF_DIR="${{HADOOP_CONF_DIR:-/etc/hadoop/conf}}"
 FILES="$("$PYTHON" -c '{_FILE_SYSTEM}' "$HADOOP_CONF_DIR/core-site.xml")"
 {_submit("yarn", given, settings, '--conf "spark.yarn.stagingDir=$FILES/user/$(id -un)"')}
 """
-    return Recipe(_notes(given, _BESIDE), {f"{given.pool.name}-server.sh": script}, _url_entry(given), _left_out(given))
+    return Recipe(_notes(given, _BESIDE), {f"{given.pool.name}-server.sh": script}, _url_entry(given))
 
 
 _FILE_SYSTEM = (
@@ -209,7 +203,7 @@ esac
     memory: {given.pool.memory}
 """
     notes = _notes(given, "the agent starts the Connect server itself, with all settings and jars")
-    return Recipe(notes, {name: script}, entry, ())
+    return Recipe(notes, {name: script}, entry)
 
 
 _OPEN = """\
@@ -254,7 +248,7 @@ def _kubernetes(given: RecipeInput) -> Recipe:
         "these manifests were checked by their fields only: no Kubernetes was available to run them",
     )
     files = {"Dockerfile": _DOCKERFILE + (_HADOOP if remote else ""), f"{name}.yaml": manifest}
-    return Recipe(notes, files, entry, _left_out(given))
+    return Recipe(notes, files, entry)
 
 
 def _quoted(text: str) -> str:

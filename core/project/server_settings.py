@@ -62,10 +62,13 @@ def connector_settings(connectors: Iterable[Connector], conf: Mapping[str, str])
 
 
 _SECRET_KEY = re.compile(
-    r"(?:password|passphrase|secret|(?:access|secret|private|account|encryption)[._-]?key|session[._-]?token"
+    r"(?:password|passphrase|secret|token|credentials?|(?:^|[._-])auth"
+    r"|(?:access|secret|private|account|encryption|api)[._-]?key"
     r"|fs\.azure\.(?:account\.key|sas\.fixed\.token|account\.oauth2\.client\.secret)\..+|sas\.fixed\.token)\Z",
     re.IGNORECASE,
 )
+_OF_KUBERNETES = re.compile(r"spark\.kubernetes\.(?:driver|executor)\.secret(?:s|KeyRef)\.")
+"""Matches settings that name a secret of Kubernetes; their values are paths and keys of it."""
 _SECRET_VALUE = re.compile(r"://[^/\s@]*:[^/\s@]*@|-D[^\s=]*(?:password|secret|accesskey)[^\s=]*=", re.IGNORECASE)
 """Matches a password in an address, and one in an option of Java."""
 
@@ -78,7 +81,8 @@ def is_exposed_secret(key: str, value: str) -> bool:
     found = secret_reference(value)
     if found is not None and found.kind is SecretKind.VARIABLE:
         return False
-    return bool(_SECRET_KEY.search(key) or _SECRET_VALUE.search(value))
+    is_named = _SECRET_KEY.search(key) and not _OF_KUBERNETES.match(key)
+    return bool((is_named and value.strip().lower() not in ("true", "false")) or _SECRET_VALUE.search(value))
 
 
 def _for_hadoop(key: str, value: str) -> str:

@@ -77,7 +77,6 @@ def _recipe(context: CommandContext) -> int:
     if context.output.as_json:
         context.document(
             "headgate.recipe/1", notes=list(found.notes), files=dict(found.files), entry=found.entry,
-            left_out=list(found.left_out),
         )  # fmt: skip
         return 0
     lines = [f"# {note}" for note in found.notes]
@@ -87,8 +86,6 @@ def _recipe(context: CommandContext) -> int:
     for title, text in parts.items():
         lines += ["", f"# ---- {title}", *text.splitlines()]
     context.output.print(lines)
-    if found.left_out:
-        context.output.say(f"not printed, because they may be secrets: {', '.join(found.left_out)}")
     return 0
 
 

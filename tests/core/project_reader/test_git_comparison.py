@@ -51,11 +51,11 @@ def test_a_default_changes_the_tables_that_inherit_it() -> None:
 
 def test_differences_of_the_environment_are_reported_by_key_only() -> None:
     old = small_project.texts()
-    pool = "pool: {memory: 1g, conf: {spark.sql.shuffle.partitions: 7, spark.x.token: hidden}}"
+    pool = "pool: {memory: 1g, conf: {spark.sql.shuffle.partitions: 7, spark.x.value: hidden}}"
     env = f"dev: {{data: d, {pool}, policy: {{freeze: Sat, drop_after_d: 3, gate_ends_h: 9}}}}"
     new = old | {"headgate.yml": small_project.HEAD.replace("dev: {}", env)}
     keys = ("place.data", "policy.drop_after_d", "policy.freeze", "policy.gate_ends_h",
-            "pool.conf.spark.sql.shuffle.partitions", "pool.conf.spark.x.token", "pool.memory")  # fmt: skip
+            "pool.conf.spark.sql.shuffle.partitions", "pool.conf.spark.x.value", "pool.memory")  # fmt: skip
     assert since(old, new).settings == since(new, old).settings == keys
     other = old | {"headgate.yml": small_project.HEAD + "  prod: {data: d}\n"}
     assert since(old, other).settings == since(old, old).settings == ()

@@ -349,13 +349,13 @@ def test_a_table_that_is_gone_and_still_runs_is_a_change(
 def test_a_changed_pool_or_policy_is_reported_because_no_plan_applies_it(
     cloned: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    rules = "    pool: {conf: {spark.x.token: hidden}}\n    policy: {freeze: Sat}\n"
+    rules = "    pool: {conf: {spark.x.value: hidden}}\n    policy: {freeze: Sat}\n"
     edit(cloned / "headgate.yml", "  dev:\n", f"  dev:\n{rules}")
     found = written(["plan", "--changed-since", "main"], capsys)
     assert [(w["table"], w["summary"]) for w in found["warnings"]] == [
         ("headgate.yml", "the policy of dev changed since main: freeze; no plan applies that: "
                          "record it (headgate policy apply)"),
-        ("headgate.yml", "the pool of dev changed since main: conf.spark.x.token; no plan applies that: "
+        ("headgate.yml", "the pool of dev changed since main: conf.spark.x.value; no plan applies that: "
                          "restart the agent (headgate down, headgate up)"),
     ]  # fmt: skip
     assert "hidden" not in json.dumps(found)
